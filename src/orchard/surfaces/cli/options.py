@@ -307,3 +307,17 @@ def detach_option(function: Any) -> Any:
     return click.option("--detach", "-d", is_flag=True, help="Let it run in the background and return at once.")(
         function
     )
+
+
+def landing_options(function: Any) -> Any:
+    """`--base`, `--target` and `--land`."""
+    options = (
+        click.option("--base", metavar="BRANCH", callback=branch_text, help="Start from this branch or commit."),
+        click.option("--target", metavar="BRANCH", callback=branch_text, help="Land on this branch."),
+        click.option(
+            "--land", type=click.Choice(["auto", "ask", "never"]), help="Land by itself, when you approve, or never."
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function

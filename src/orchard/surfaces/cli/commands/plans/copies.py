@@ -12,7 +12,7 @@ from orchard.operations.commands.plans import clone_plan
 from orchard.surfaces.cli.commands.plans.run import changed, submit
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_for_work, app_of, branch_text, detach_option, options_of, plan_argument
+from orchard.surfaces.cli.options import app_for_work, app_of, detach_option, landing_options, options_of, plan_argument
 from orchard.surfaces.cli.render.lines import Line
 from orchard.surfaces.cli.terminal import Terminal
 
@@ -29,9 +29,7 @@ orchard clone login-3f2a --json                 # the fields of the plan file as
 @plan_argument
 @click.option("--run", "runs", is_flag=True, help="Run the new plan at once instead of printing it.")
 @click.option("--name", metavar="NAME", help="Call the new plan this.")
-@click.option("--base", metavar="BRANCH", callback=branch_text, help="Start from this branch or commit.")
-@click.option("--target", metavar="BRANCH", callback=branch_text, help="Land on this branch.")
-@click.option("--land", type=click.Choice(["auto", "ask", "never"]), help="Land by itself, when you approve, or never.")
+@landing_options
 @options_of(clone_plan, {"fields": "", "scaffolding": ""})
 @detach_option
 def clone(

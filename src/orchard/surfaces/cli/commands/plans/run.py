@@ -33,11 +33,11 @@ from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import (
     app_for_work,
     app_of,
-    branch_text,
     complete_agents,
     detach_option,
     env_option,
     find_file,
+    landing_options,
     not_empty,
     options_of,
     params_option,
@@ -71,13 +71,7 @@ orchard run --summary summary.md --junit jobs.xml     # for a CI server
 @click.option("--only", metavar="JOB", multiple=True, help="Run this job or group, and what it needs; may be repeated.")
 @env_option
 @params_option
-@click.option("--base", metavar="BRANCH", callback=branch_text, help="Start from this branch or commit.")
-@click.option("--target", metavar="BRANCH", callback=branch_text, help="Land on this branch.")
-@click.option(
-    "--land",
-    type=click.Choice(["auto", "ask", "never"]),
-    help="Land by itself, when you approve, or never.",
-)
+@landing_options
 @click.option(
     "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Jobs at once; 0: no limit."
 )

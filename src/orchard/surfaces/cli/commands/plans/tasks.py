@@ -16,10 +16,10 @@ from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import (
     app_for_work,
     app_of,
-    branch_text,
     complete_agents,
     detach_option,
     env_option,
+    landing_options,
     not_empty,
 )
 from orchard.surfaces.cli.reports import Reports, report_options
@@ -53,13 +53,7 @@ orchard do "Upgrade to the new logger" --check "pytest -q" --land ask
 @click.option("--name", metavar="TEXT", callback=not_empty, help="What the plan is called; else it is the first task.")
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would run, and start nothing.")
 @env_option
-@click.option("--base", metavar="BRANCH", callback=branch_text, help="Start from this branch or commit.")
-@click.option("--target", metavar="BRANCH", callback=branch_text, help="Land on this branch.")
-@click.option(
-    "--land",
-    type=click.Choice(["auto", "ask", "never"]),
-    help="Land by itself, when you approve, or never.",
-)
+@landing_options
 @click.option(
     "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Tasks at once; 0: no limit."
 )
