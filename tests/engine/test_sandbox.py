@@ -411,3 +411,44 @@ async def test_what_git_does_not_accept_of_a_job_is_told_and_not_deleted(orchard
     assert status["plan"]["status"] == "succeeded", job(status, "a")
     assert "git does not accept it" in str(status["plan"]["warnings"])
     assert list((orchard.repo.path / ".git/orchard/jobs").glob("*/objects/??/*"))
+
+
+LINKED = {
+    "index": "ln -sf {goal} $N/index",
+    "log": "mkdir -p $N/logs; rm -f $N/logs/HEAD; ln -s {goal} $N/logs/HEAD",
+    "logs": "rm -rf $N/logs; ln -s {folder} $N/logs",
+}
+
+
+@pytest.mark.parametrize("what", LINKED)
+async def test_git_of_ours_follows_no_link_that_a_job_put_among_git_s_notes(
+    orchard: Orchard, home: Path, level: str, what: str
+) -> None:
+    (home / ".profile").write_text("mine\n")
+    goals = {"goal": home / ("new" if what == "index" else ".profile"), "folder": home}
+    put = LINKED[what].format(**goals)
+    more = (
+        f"  - id: b\n    needs: [a]\n    work: echo b > b.txt\n    postchecks: 'N=$(git rev-parse --git-dir); {put}'\n"
+    )
+
+    status = await orchard.run(plan(f"echo x > x\nN=$(git rev-parse --git-dir)\n{put}") + more)
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert sorted(path.name for path in home.iterdir()) == [".profile", ".ssh"]
+    assert (home / ".profile").read_text() == "mine\n"
+    assert orchard.repo("status", "--porcelain") == ""
+    assert orchard.repo.files("work")["x"] == "x\n"
+
+
+async def test_a_link_inside_of_a_writable_folder_opens_nothing(
+    orchard: Orchard, home: Path, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHARD_SANDBOX_WRITE", "~/.cache,~/.cache/pip")
+    (home / ".cache").mkdir()
+    (home / ".cache/pip").symlink_to(home / ".ssh")
+
+    status = await orchard.run(plan(f"cat {home}/.ssh/id_ed25519 > seen.txt; echo x > {home}/.ssh/made; true"))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert orchard.repo.files("work")["seen.txt"] == ""
+    assert [path.name for path in (home / ".ssh").iterdir()] == ["id_ed25519"]

@@ -2,9 +2,12 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from orchard.errors import OrchardError
+from orchard.git.objects import quarantine
 from orchard.git.objects.quarantine import Brought, bring_in, is_empty, variables
 from orchard.git.repository import Repository
 from orchard.testing import Repo
@@ -128,3 +131,45 @@ def test_a_link_in_the_place_of_the_folder_leads_to_no_other_repository(
 
     assert bring_in(repository, folder) == Brought()
     private("fsck", "--strict")
+
+
+def test_what_was_brought_in_is_removed_through_no_link(
+    repo: Repo, repository: Repository, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.write({"a.txt": "one\n"})
+    blob = job_git(repo, repository, folder, "hash-object", "-w", "a.txt")
+    real = repo.path / ".git/objects" / blob[:2]
+    bring = quarantine._bring
+
+    def swapped(*args: Any) -> Brought:
+        """A program of the job that still runs puts a link there meanwhile."""
+        done = bring(*args)
+        real.mkdir(exist_ok=True)
+        (real / blob[2:]).write_text("the user's")
+        (folder / blob[:2]).rename(folder / "gone")
+        (folder / blob[:2]).symlink_to(real)
+        return done
+
+    monkeypatch.setattr(quarantine, "_bring", swapped)
+    bring_in(repository, folder)
+
+    assert (real / blob[2:]).read_text() == "the user's"
+
+
+def test_more_than_is_brought_in_is_refused_unread(repo: Repo, repository: Repository, folder: Path) -> None:
+    for number in range(3):
+        place = folder / "aa" / f"{number:038x}"
+        place.parent.mkdir(exist_ok=True)
+        with place.open("wb") as file:
+            file.truncate(1 << 30)
+
+    assert "more than 2 GiB" in (bring_in(repository, folder).refused or "")
+
+
+def test_notes_for_git_are_written_through_no_link(repository: Repository, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    (folder / "info").symlink_to(tmp_path / "private")
+
+    with pytest.raises(OrchardError, match="is another one now"):
+        quarantine.mounts(folder, repository, tmp_path / "shared")
+    assert not list((tmp_path / "private").iterdir())

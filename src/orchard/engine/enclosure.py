@@ -21,6 +21,7 @@ from orchard.engine.machine.sandbox import (
     remove_placeholders,
 )
 from orchard.git.objects.quarantine import bring_in, is_empty
+from orchard.git.pipes import remove_links
 from orchard.git.repository import Worktree
 from orchard.model.events.plans import SandboxRefused, SandboxSet
 from orchard.model.names import JobId
@@ -145,6 +146,9 @@ class Enclosure:
             async with self._engine.network.door(wall, allowed or self.allowed(), tell, routes) as (opened, door):
                 yield launcher.behind(opened), None if door is None else door.base_url
         finally:
+            for notes in wall.policy.writable:
+                if notes.parent == self._engine.world.repo.common_dir / "worktrees":
+                    remove_links(notes)  # none of its programs is left
             # People look into the worktree too, and their git reads what its HEAD and index name.
             await self.bring_in()
             remove_placeholders(wall.policy)

@@ -44,6 +44,22 @@ def remove_blocked_notes(git_dir: Path) -> None:
         remove_special(git_dir, name)
 
 
+def remove_links(notes: Path) -> None:
+    """Take every link out of git's notes on a worktree of ours, before a git of ours writes there.
+
+    Git puts none there but a HEAD that stands for a branch. It follows one that a job has put in the place of an index
+    or a log, to wherever the job itself may not write.
+    """
+    waiting = [os.fspath(notes)]
+    while waiting:
+        for entry in entries(waiting.pop()):
+            if entry.is_symlink():
+                if entry.name != "HEAD" or not os.readlink(entry.path).startswith("refs/"):  # noqa: PTH115 (an entry)
+                    Path(entry.path).unlink(missing_ok=True)
+            elif entry.is_dir(follow_symlinks=False) and entry.name != "objects":
+                waiting.append(entry.path)
+
+
 def keeps_waiting(path: bytes) -> bool:
     """Whether opening this may take for ever. A socket is refused at once, and git itself puts one there."""
     try:

@@ -341,14 +341,16 @@ _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 def block_filters(git: Git, trusted: tuple[tuple[str, str], ...], *, fail: bool = True) -> Git:
     """The same git, whose settings can name no filter program beside those that are trusted.
 
-    Files that ask for another one make git fail, or are taken as they are.
+    Files that ask for another one make git fail, or are taken as they are. Of a trusted one every key is set: what the
+    user has not set, a repository cannot add.
     """
     blocking = _FAILING_FILTER if fail else _NO_FILTER
     rows = git("config", "-z", "--name-only", "--get-regexp", r"^filter\.", ok=(0, 1)).fields
     known = {key.rpartition(".")[0] for key, _ in trusted}
     strange = {os.fsdecode(row).rpartition(".")[0] for row in rows} - known
     blocked = {f"{driver}.{key}": value for driver in strange for key, value in blocking.items()}
-    return replace(git, config={**git.config, **dict(trusted), **blocked})
+    unset = {f"{driver}.{key}": value for driver in known for key, value in _NO_FILTER.items()}
+    return replace(git, config={**git.config, **unset, **dict(trusted), **blocked})
 
 
 def find_repository(start: Path) -> Repository:

@@ -9,6 +9,7 @@ makes (`git.objects.quarantine`).
 
 import hashlib
 import os
+import pwd
 import shutil
 import sys
 import tempfile
@@ -177,7 +178,7 @@ class Sandboxes:
     def _always_hidden(self) -> tuple[Path, ...]:
         world, repo = self._world, self._world.repo
         ours = (repo.main_top, repo.top, repo.state, repo.common_dir / "worktrees", world.user_state)
-        others = (self._home, *map(Path, _RUNTIME), Path(tempfile.gettempdir()).resolve())
+        others = (self._home, *_home_of_account(), *map(Path, _RUNTIME), Path(tempfile.gettempdir()).resolve())
         return tuple(dict.fromkeys((*others, *(place for place in ours if place is not None))))
 
     def _checkouts(self) -> list[Path]:
@@ -231,6 +232,12 @@ class Sandboxes:
     @property
     def _told(self) -> dict[str, str]:
         return self._chains[1]
+
+
+def _home_of_account() -> Iterator[Path]:
+    """The home that the system knows; HOME may say another one."""
+    with suppress(KeyError):
+        yield Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
 
 
 def _place(text: str, home: Path) -> Path:

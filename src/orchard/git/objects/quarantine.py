@@ -15,7 +15,8 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
@@ -34,7 +35,7 @@ FOLDER = "GIT_OBJECT_DIRECTORY"
 _FOLDER, _LOOSE = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{38}|[0-9a-f]{62}")
 _PACK = re.compile(r"pack-[0-9a-f]{40,64}\.pack")
 LARGEST = 2 << 30
-"""Bytes of one object or pack that are brought in."""
+"""Bytes that are brought in at once."""
 _TIMEOUT = 600.0
 
 
@@ -55,9 +56,18 @@ def variables(folder: Path, repo: Repository) -> dict[str, str]:
 def mounts(folder: Path, repo: Repository, seen_at: Path) -> tuple[Mount, ...]:
     """The folder in the place of the repository's objects, and these at a path that the folder's notes name."""
     objects = repo.common_dir / "objects"
-    note = folder / "info" / "alternates"
-    if not os.path.lexists(note):
-        note.write_text("".join(f"{path}\n" for path in (seen_at, *_alternates(objects))), errors="surrogateescape")
+    said = "".join(f"{path}\n" for path in (seen_at, *_alternates(objects)))
+    try:
+        # Through no link: behind the weaker wall a job may have put one in the place of a folder.
+        with suppress(FileExistsError), _held(folder) as top, _held("info", top) as info:
+            note = os.open("alternates", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=info)
+            with os.fdopen(note, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(said)
+    except OSError as error:
+        raise OrchardError(
+            f"The folder {folder}, which was made for the git of a job, is another one now: {error.strerror}.",
+            hint="Look into it, and remove it; then retry the job.",
+        ) from error
     return (
         Mount(objects, seen_at),
         Mount(folder, objects, writable=True),
@@ -99,12 +109,31 @@ def bring_in(repo: Repository, folder: Path) -> Brought:
         return Brought(refused=why)
     finally:
         shutil.rmtree(ours, ignore_errors=True)
-    for path in found:
-        path.unlink(missing_ok=True)
+    _remove(folder, found)
     return brought
 
 
+def _remove(folder: Path, found: list[Path]) -> None:
+    """Through no link: a program of the job may still run, and put one in the place of a folder."""
+    for inner, files in groupby(found, key=lambda path: path.parent.name):
+        with suppress(OSError), _held(folder) as top, _held(inner, top) as place:
+            for path in files:
+                with suppress(FileNotFoundError):
+                    os.unlink(path.name, dir_fd=place)
+
+
+@contextmanager
+def _held(folder: Path | str, around: int | None = None) -> Iterator[int]:
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=around)
+    try:
+        yield place
+    finally:
+        os.close(place)
+
+
 def _bring(repo: Repository, found: list[Path], ours: Path) -> Brought:
+    if sum(path.lstat().st_size for path in found) > LARGEST:
+        raise OrchardError(f"It is more than {LARGEST >> 30} GiB.")
     names: list[str] = []
     git = repo.git.with_environment(**variables(ours, repo))
     for path in found:

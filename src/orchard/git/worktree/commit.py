@@ -19,6 +19,7 @@ from orchard.git.command import Blocked, Git, GitError, lock_in_the_way
 from orchard.git.history import is_ancestor
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import ObjectMissing
+from orchard.git.pipes import remove_links
 from orchard.git.refs import RefMoved
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.fast_commit import Files, changes_of, read_files, write_tree
@@ -132,6 +133,7 @@ def commit_work(
         # Behind a link lies what is not the job's to commit.
         return Refused(f"The job's folder {worktree.path} is gone.", "Retry the job with '--fresh'.")
     git = repo.worktree_git(worktree.name, worktree.path)
+    remove_links(git.git_dir)
     for name in ("index.lock", "HEAD.lock"):  # of a git that the job's end has killed
         (git.git_dir / name).unlink(missing_ok=True)
     plain = made_from == base and live.is_plain(base)

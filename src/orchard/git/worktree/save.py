@@ -24,7 +24,7 @@ from orchard.git.command import Blocked, Git, GitError
 from orchard.git.folders import remove_special
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import Change, ObjectMissing
-from orchard.git.pipes import remove_blocked_notes
+from orchard.git.pipes import remove_blocked_notes, remove_links
 from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
 from orchard.git.repository import WORKTREE_NAME, Repository, Worktree, block_filters
 from orchard.git.scratch import commit_index, copy_index, private_file
@@ -155,6 +155,7 @@ def ensure_saved(
     notes = _notes(repo, worktree)
     if notes is not None:
         remove_blocked_notes(notes)
+        remove_links(notes)
     if made_from and live is not None:
         saved = _in_result(live, worktree, base, made_from, held_by, left)
         if saved is not None:

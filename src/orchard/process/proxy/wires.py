@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import cast
 
 HELD_BYTES = 256 * 1024
@@ -135,7 +136,8 @@ class Wire(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if self.transport.can_write_eof():
-            self.transport.write_eof()
+            with suppress(OSError):  # the other side may be gone, and has not said so yet
+                self.transport.write_eof()
         else:
             self.transport.close()
 

@@ -132,6 +132,7 @@ def _real_places(policy: Policy, secrets: Iterable[str]) -> tuple[dict[str, Acce
     table: dict[str, Access] = dict.fromkeys(secrets, "hidden")
     links: dict[str, str] = {}
     reals: dict[str, str] = {}
+    open_to_job = frozenset(where for path in policy.writable for where in _look(os.fspath(path), reals)[:2])
     for place, access in policy.places():
         if access == "protected":
             continue
@@ -139,6 +140,8 @@ def _real_places(policy: Policy, secrets: Iterable[str]) -> tuple[dict[str, Acce
         real, here, kind = _seen(path) if access in ("hidden", "exposed") else _look(path, reals)
         if kind == "missing" and access in ("writable", "socket"):
             raise SandboxError(f"'{path}' is not there, so it cannot be opened to a program behind the wall.")
+        if real != here and access in ("exposed", "writable") and not open_to_job.isdisjoint(folders_above(here)):
+            continue  # a link that an earlier job may have put there
         if kind in ("missing", "link"):
             continue  # there is nothing to hide or to show; a link that is still one leads in a circle
         table[real] = access
