@@ -18,8 +18,9 @@ from orchard.process.sandbox.policy import Policy
 
 _WORDS = (
     ": not found|Permission denied|Read-only file system|No such file or directory|Operation not permitted"
-    "|EACCES|EROFS|ENOENT"
+    "|EACCES|EROFS|ENOENT|Directory nonexistent"
 )
+_CREATES = re.compile("(cannot|can't|could not) (create|touch|make)")
 _PATH = re.compile(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`‘’“”,;()<>|]{1,400})")
 _NAME = re.compile(r"(?:^|[\s:'\"])([\w.+-]{1,64}): (?:command )?not found|No such command: '?([\w.+-]{1,64})")
 _LINES, _MOST = 60, 5
@@ -32,11 +33,16 @@ class Kept(Struct, frozen=True):
     place: Path = Path()
     """What is protected: the path, or a folder that holds it."""
 
+    @property
+    def opens(self) -> Path:
+        """What would be opened: the path, or the folder that it is in."""
+        return self.path if self.reason == "hidden" or self.path.is_dir() else self.path.parent
+
     def setting(self, home: Path) -> str:
         """The line of the configuration, or of the plan, that opens exactly this."""
         if self.worktree is not None and self.path.is_relative_to(self.worktree):
             return f'unprotected: ["{self.place.relative_to(self.worktree)}"]'
-        place = self.path if self.reason == "hidden" or self.path.is_dir() else self.path.parent
+        place = self.opens
         shown = f"~/{place.relative_to(home)}" if place.is_relative_to(home) and place != home else str(place)
         return f'sandbox.{"expose" if self.reason == "hidden" else "write"} = ["{shown}"]'
 
@@ -47,7 +53,9 @@ def kept_from(said: str, policy: Policy, env: Mapping[str, str]) -> tuple[Kept, 
     for line in said.splitlines()[-_LINES:]:
         for path, writes in _named(line, policy.writable[0], env):
             kept = _judged(path, policy, writes=writes)
-            if kept is not None and len(found) < _MOST:
+            if kept is not None and kept.reason == "hidden" and _CREATES.search(line):
+                kept = Kept(path, "read-only")
+            if kept is not None and len(found) < _MOST and kept.opens != Path("/"):
                 found.setdefault(path, kept)
     return tuple(found.values())
 
@@ -68,8 +76,8 @@ def missed_loopback(said: str, told: Iterable[str]) -> bool:
 def _named(line: str, folder: Path, env: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:
     """Paths in a line of complaint, and whether it may be about writing; programs that were not found."""
     if re.search(_WORDS, line):
-        writes = re.search("No such file|not found|ENOENT", line) is None
-        yield from ((Path(os.path.normpath(folder / path)), writes) for path in _PATH.findall(line))
+        writes = _CREATES.search(line) or re.search("No such file|not found|ENOENT", line) is None
+        yield from ((Path(os.path.normpath(folder / path)), bool(writes)) for path in _PATH.findall(line))
     for names in _NAME.findall(line):
         found = shutil.which(next(filter(None, names)), path=env.get("PATH", ""))
         if found is not None:
