@@ -59,6 +59,19 @@ async def test_a_failed_postcheck_is_mended_and_the_result_holds_what_mended_it(
     assert sum("/a/1" in ref for ref in keep) == 1, "one result, under one ref"
 
 
+async def test_the_check_of_work_that_changed_nothing_is_mended(orchard: Orchard, agents: ScriptedAgents) -> None:
+    agents.add("medic", writes({"a.txt": "good"}))
+
+    status = await orchard.run("""
+        name: Heal
+        jobs:
+          - {id: a, work: echo nothing, postchecks: "grep good a.txt"}
+    """)
+
+    assert statuses(status) == {"a": "succeeded"}, job(status, "a")
+    assert orchard.repo.files("work")["a.txt"] == "good"
+
+
 async def test_what_mended_a_check_but_could_not_be_committed_is_not_passed_over_by_a_retry(
     orchard: Orchard, agents: ScriptedAgents
 ) -> None:

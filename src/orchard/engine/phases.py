@@ -169,12 +169,19 @@ async def _run_again(context: Context, one: Work) -> Failed | Held | None:
     return ready if isinstance(ready, Failed | Held) else await run_works(context, [one])
 
 
+def _replaced(context: Context) -> str | None:
+    """The commit of this attempt in whose place another one comes; work that changed nothing has made none."""
+    earlier = context.state.work_commit
+    if earlier is None or (earlier.attempt, earlier.base) != (context.number, context.base):
+        return None
+    return earlier.commit if earlier.commit != earlier.base else None
+
+
 async def commit(context: Context) -> Outcome:
     """Turn what the work left into one commit that a ref of ours holds, or say why it does not count."""
     if not context.workspace.is_open:
         return Skipped()
     world, job, number = context.world, context.job, context.number
-    earlier = context.state.work_commit
     info = CommitInfo(
         name=job.name,
         ref=keep_ref(context.run.id, context.job_id, number),
@@ -187,9 +194,7 @@ async def commit(context: Context) -> Outcome:
             *healed_trailers(context),
         ),
         droppings=context.droppings,
-        replaces=earlier.commit
-        if earlier is not None and (earlier.attempt, earlier.base) == (number, context.base)
-        else None,
+        replaces=_replaced(context),
     )
     stays = bool(job.postchecks) or job.approve or not context.plan.cleanup
     result = await context.workspace.collect(info, context.base, stays=stays)
