@@ -106,3 +106,13 @@ def test_what_works_is_tried_again_once_bubblewrap_comes_and_after_nothing_worke
     finally:
         level._tried.cache_clear()
     assert tried == [None, None, tmp_path]
+
+
+def test_bubblewrap_without_the_program_that_enters_a_network_does_not_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    finding = level.try_bwrap(Path("/usr/bin/bwrap"))
+
+    assert not finding.works and "nsenter" in finding.reason

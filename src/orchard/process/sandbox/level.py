@@ -5,6 +5,7 @@ says so only when asked. So a program is started behind the real profile, and mu
 What was found holds as long as this process lives, unless bubblewrap comes or goes.
 """
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -100,6 +101,8 @@ def try_bwrap(program: Path | None) -> Finding:
         return Finding("bwrap", False, "It exists on Linux only.")
     if program is None:
         return Finding("bwrap", False, "The program 'bwrap' is not installed.")
+    if shutil.which("nsenter") is None:
+        return Finding("bwrap", False, "The program 'nsenter' (util-linux), which its network needs, is not installed.")
     with _trial() as (policy, hidden):
         argv = ("/bin/sh", "-c", _BOUNDED, "sh", str(hidden / "inside"))
         try:
