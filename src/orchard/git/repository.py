@@ -341,16 +341,15 @@ _NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
 def block_filters(git: Git, trusted: tuple[tuple[str, str], ...], *, fail: bool = True) -> Git:
     """The same git, whose settings can name no filter program beside those that are trusted.
 
-    Files that ask for another one make git fail, or are taken as they are. Of a trusted one every key is set: what the
-    user has not set, a repository cannot add.
+    Files that ask for another one make git fail, or are taken as they are, and so do those that ask for a trusted one
+    to which the repository has added a key: git would prefer a `process` that the user has not set.
     """
     blocking = _FAILING_FILTER if fail else _NO_FILTER
     rows = git("config", "-z", "--name-only", "--get-regexp", r"^filter\.", ok=(0, 1)).fields
-    known = {key.rpartition(".")[0] for key, _ in trusted}
-    strange = {os.fsdecode(row).rpartition(".")[0] for row in rows} - known
+    known = {key for key, _ in trusted}
+    strange = {key.rpartition(".")[0] for key in map(os.fsdecode, rows) if key not in known}
     blocked = {f"{driver}.{key}": value for driver in strange for key, value in blocking.items()}
-    unset = {f"{driver}.{key}": value for driver in known for key, value in _NO_FILTER.items()}
-    return replace(git, config={**git.config, **unset, **dict(trusted), **blocked})
+    return replace(git, config={**git.config, **dict(trusted), **blocked})
 
 
 def find_repository(start: Path) -> Repository:
