@@ -7,6 +7,7 @@
     for_screen  many lines for a terminal, perhaps with their colours
     shortened   the beginning and the end of what is too long
     ending      the end of it; `is_cut` knows both again
+    fence       backticks around what may hold some
 
 And words for messages about a name that is not known: `one_of`, `nearest`, `did_you_mean`.
 """
@@ -111,6 +112,11 @@ def is_cut(text: str) -> bool:
 
 
 # ------------------------------------------------------------------------ names that are not known
+
+
+def fence(text: str, least: int) -> str:
+    """More backticks than the text has in a row anywhere: between two of these, Markdown cannot be ended by it."""
+    return "`" * max(least, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
 
 
 def one_of(words: Iterable[str]) -> str:

@@ -241,6 +241,10 @@ class Redactor:
         spans, _ = self._spans(data, ended=True)
         return _hide(data, spans)
 
+    def text(self, words: str) -> str:
+        """The same for text; what is no text in it stays as it is."""
+        return self.whole(words.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+
     def hidden(self, data: bytes, *, ended: bool) -> tuple[list[Span], int]:
         """What of a text is to be hidden, in order and apart, and up to where that is certain if more may follow."""
         spans, open_key = self._spans(data, ended=ended)
@@ -267,7 +271,7 @@ class Redactor:
 
 
 def redact_text(text: str, secrets: Iterable[str] = ()) -> str:
-    return Redactor(secrets).whole(text.encode(errors="surrogateescape")).decode(errors="surrogateescape")
+    return Redactor(secrets).text(text)
 
 
 def _tokens(text: bytes) -> Iterator[Span]:

@@ -62,7 +62,7 @@ def _fields(lines: list[str]) -> tuple[dict[str, str], str]:
 
 
 def _is_doubtful(line: str, last: str, said: str) -> bool:
-    """Whether a line that begins no field of ours may be one about tools for whoever wrote it."""
+    """Whether a line that begins no field of ours may have been meant as one about tools."""
     if line.startswith((" ", "\t", "-")):
         # It goes on with a text, or lies below a key of its own, as the servers of an agent do.
         is_part = last == "description" or "tool" in last or (last and not said)

@@ -91,7 +91,7 @@ class Known(Struct, frozen=True):
     """Files below the home folder, each with a word: where that is in it, it may hold a login."""
     abilities: frozenset[Ability] = frozenset()
     version: tuple[str, ...] = ("--version",)
-    """Arguments with which it says its version; empty where nobody knows any."""
+    """Arguments with which it says its version; empty where none is known."""
     status: tuple[str, ...] = ()
     """Arguments with which the program says whether it is logged in, by its exit status."""
     keychain: bool = False
@@ -122,7 +122,7 @@ class Known(Struct, frozen=True):
     holds: Holds = "nothing"
     """How far it can be held to what it may use."""
     attach: tuple[str, ...] = ()
-    """Arguments with which it opens a session for a person; `{session}` stands for its id. Empty: nobody knows any."""
+    """Arguments with which it opens a session for a person; `{session}` stands for its id. Empty: none is known."""
     own_folders: Mapping[str, str] = field(default_factory=dict)
     """Variables that name its folders, each with the folder below a job's private one where the job has its own."""
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from orchard.text import fence
+
 NAME = 200
 OUTPUT_LINES = 150
 OUTPUT = 8_000
@@ -37,8 +39,8 @@ def fenced(text: str, limit: int) -> str:
     shown = plain_text(text[: limit * 2]).strip("\n")
     if len(shown) > limit or len(text) > limit * 2:
         shown = shown[:limit].rstrip() + "\n[...]"
-    fence = "`" * max(3, 1 + _longest_run(shown))
-    return f"{fence}text\n{shown}\n{fence}"
+    ticks = fence(shown, 3)
+    return f"{ticks}text\n{shown}\n{ticks}"
 
 
 def tail(text: str) -> str:
@@ -51,13 +53,9 @@ def code(text: object, limit: int = NAME) -> str:
     """Foreign text within a sentence: one line, and no way out of its backticks."""
     shown = " ".join(plain_text(str(text)[: limit * 2]).split())
     shown = shown if len(shown) <= limit else shown[: limit - 1] + "…"
-    ticks = "`" * (1 + _longest_run(shown))
+    ticks = fence(shown, 1)
     room = " " if len(ticks) > 1 else ""
     return f"{ticks}{room}{shown}{room}{ticks}" if shown else "(no name)"
-
-
-def _longest_run(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)
 
 
 def listed(names: Iterable[object], limit: int) -> str:

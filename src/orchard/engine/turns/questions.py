@@ -44,7 +44,7 @@ class Person(Struct):
         context.engine.questions[key] = answer
         context.record(question)
         try:
-            # Nobody is asked what a crash could make forgotten.
+            # The question is on disk before a person sees it: a crash forgets none.
             await context.engine.durable()
             return await self._answer(question, answer)
         except asyncio.CancelledError:

@@ -30,7 +30,7 @@ class CallAnswered(AttemptFact, frozen=True):
     number: int
     allowed: bool
     by: str = "person"
-    """`person`; `timeout`: nobody answered in time; `withdrawn`: the agent waits for no answer any more."""
+    """`person`; `timeout`: no person answered in time; `withdrawn`: the agent waits for no answer any more."""
     why: str = ""
     always: bool = False
     """The same worker may use the same tool until its attempt ends, without a question."""

@@ -2,7 +2,7 @@
 
 A picture lies under a ref that names the process which took it, and the plan of a subtask begins with a picture. So
 where that process is gone, both are known to belong to no agent: the plans are deleted as the agent itself would have
-done it, and what their jobs had committed is listed as saved work, for nobody can say whether it was pulled.
+done it, and what their jobs had committed is listed as saved work, since no record says whether it was pulled.
 """
 
 import asyncio

@@ -49,11 +49,7 @@ class Reports(Struct, frozen=True):
         from orchard.surfaces.cli.render.junit import plan_junit
         from orchard.surfaces.cli.render.markdown import plan_markdown
 
-        redactor, view = Redactor(app.secrets(run)), app.document(run, not app.engine_alive())
-
-        def hide(words: str) -> str:
-            return redactor.whole(words.encode(errors="surrogateescape")).decode(errors="surrogateescape")
-
+        hide, view = Redactor(app.secrets(run)).text, app.document(run, not app.engine_alive())
         if self.junit:
             _write(terminal, self.junit, plan_junit(view, run, hide))
         if self.summary or step:

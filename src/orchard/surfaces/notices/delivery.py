@@ -1,7 +1,7 @@
 """The ways in which a notice leaves: a desktop, a command, a webhook.
 
 Each delivery has a thread of its own, which ends with the process at the latest. So nothing that hangs at the other
-end holds a plan or an engine up; whoever ends the process decides how long the last ones are waited for.
+end holds a plan or an engine up; the notifier decides how long the process waits for the last ones.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ of what happened before this engine are not told again, and those that a crash k
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from orchard.app import App
 from orchard.core.replay import apply
@@ -93,12 +93,7 @@ class Notifier:
         if after == before:
             return
         place = str(self._app.repo.main_top or self._app.repo.top or self._app.repo.common_dir)
-        hide = _hiding(self._app.secrets(run))
+        hide = Redactor(self._app.secrets(run)).text
         for notice in notices_of(before, after, run, in_commands, found[-1].at, place, hide):
             if notice.event in self._on:
                 self._deliveries.send(notice)
-
-
-def _hiding(secrets: Sequence[str]) -> Callable[[str], str]:
-    redactor = Redactor(secrets)
-    return lambda words: redactor.whole(words.encode(errors="surrogateescape")).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Whether people are told of plans: `[notify]` of the settings. Where nobody wants that, nothing of it is imported."""
+"""Whether people are told of plans, as `[notify]` of the settings says; where it asks for none, none is imported."""
 
 import os
 

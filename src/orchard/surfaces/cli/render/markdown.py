@@ -19,6 +19,7 @@ from orchard.model.plan import JobId
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe, safe_lines
 from orchard.surfaces.cli.render.usage import amount, money
+from orchard.text import fence
 
 Hide = Callable[[str], str]
 """Takes secrets out of a text."""
@@ -168,15 +169,10 @@ def in_code(words: object, most: int = 300) -> str:
         return ""
     if "|" in shown:  # it ends a cell even in code; a reference is plain text to every reader of Markdown
         return "<code>" + re.sub(r"[^\w\s]", lambda mark: f"&#{ord(mark[0])};", shown) + "</code>"
-    fence = _fence(shown, 1)
-    return f"{fence} {shown} {fence}" if "`" in shown else f"{fence}{shown}{fence}"
+    ticks = fence(shown, 1)
+    return f"{ticks} {shown} {ticks}" if "`" in shown else f"{ticks}{shown}{ticks}"
 
 
 def _fenced(rows: Sequence[str]) -> list[str]:
-    fence = _fence("\n".join(rows), 3)
-    return [f"{fence}text", *rows, fence]
-
-
-def _fence(shown: str, least: int) -> str:
-    """More marks in a row than the text has anywhere."""
-    return "`" * max(least, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    ticks = fence("\n".join(rows), 3)
+    return [f"{ticks}text", *rows, ticks]
