@@ -49,14 +49,11 @@ class Launcher(Struct, frozen=True):
         exposed: tuple[Path, ...] = (),
         sockets: tuple[Path, ...] = (),
         home: Path | None = None,
-        temporary: Path | None = None,
     ) -> "Launcher":
         """For an agent, which has folders and a door of its own: with these open in the wall, where there is one."""
         if self.wall is None:
             return self
-        return self.behind(
-            self.wall.opened(writable=writable, exposed=exposed, sockets=sockets, home=home, temporary=temporary)
-        )
+        return self.behind(self.wall.opened(writable=writable, exposed=exposed, sockets=sockets, home=home))
 
     def behind(self, wall: Wall) -> "Launcher":
         return Launcher(self.token, wall)

@@ -67,7 +67,7 @@ MISSED = {
     "--tmpfs /etc/ssl/private": Mutant("list private keys of the system"),
     "--tmpfs /sys/firmware": Mutant("read tables of the firmware"),
     "--tmpfs /root": Mutant("list root's home"),
-    "--tmpfs /tmp": Mutant("find a file in the system's /tmp", ordinary=True),
+    "--bind W/job/tmp /tmp": Mutant("find a file in the system's /tmp", ordinary=True),
     "--tmpfs W/home": Mutant("read ~/.ssh/id_ed25519", ordinary=True),
     "--tmpfs W/repo": Mutant("read what is not committed in the user's checkout", ordinary=True),
     "--tmpfs W/repo/.git/orchard": Mutant("read the engine's nonce", ordinary=True),

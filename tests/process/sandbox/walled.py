@@ -8,6 +8,7 @@ from pathlib import Path
 from orchard.process.sandbox.bwrap import ENVIRONMENT, bwrap_argv, bwrap_options, packed
 from orchard.process.sandbox.ground import Account, forget, survey
 from orchard.process.sandbox.policy import Policy
+from orchard.process.sandbox.scratch import make_standing
 from orchard.process.sandbox.seccomp import seccomp_filter
 
 ORDINARY = 12345
@@ -34,7 +35,9 @@ def walled(
     account = Account.own() if user is None else Account(user, frozenset({user}))
     forget()
     calls = _memory(seccomp_filter(unix=True, inet="all")) if filtered else None
-    options = change(bwrap_options(policy, survey(policy, account), env, folder, seccomp=calls))
+    ground = survey(policy, account)
+    make_standing(policy, ground)
+    options = change(bwrap_options(policy, ground, env, folder, seccomp=calls))
     descriptors = (_memory(packed(options)), *(() if calls is None else (calls,)))
     try:
         return subprocess.run(

@@ -77,7 +77,9 @@ def objection(call: Mapping[str, Any], task: Task) -> str | None:
     own = [server.name for server in task.settings.mcp_servers if server.offered]
     if tools.limits and not permitted(call, tools, own):
         return f"the tools of this work are: {tools.words}"
-    roots = [os.path.realpath(root) for root in (task.folder, task.scratch, *task.settings.allowed_folders)]
+    wall = task.launcher.wall
+    scratch = (task.scratch,) if wall is None else (task.scratch, wall.temporary)
+    roots = [os.path.realpath(root) for root in (task.folder, *scratch, *task.settings.allowed_folders)]
     try:
         for kind, name in _named(call):
             if kind == "address":

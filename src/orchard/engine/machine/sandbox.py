@@ -11,6 +11,7 @@ import hashlib
 import os
 import pwd
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -66,7 +67,15 @@ class Folders(Struct, frozen=True):
 
     @property
     def temporary(self) -> Path:
+        """What programs find at `/tmp` behind a wall with mounts. It keeps its long path: nobody names it."""
         return self.top / "tmp"
+
+    @property
+    def short(self) -> Path:
+        """What `TMPDIR` is behind a wall without mounts: the path of a socket may have 107 letters."""
+        found = tempfile.gettempdir()
+        place = found if len(found) <= _SHORT else "/tmp"
+        return Path(place, f"orchard-{hashlib.sha256(os.fsencode(self.top)).hexdigest()[:12]}")
 
     @property
     def objects(self) -> Path:
@@ -87,14 +96,35 @@ class Folders(Struct, frozen=True):
         for name in ("home", "tmp", "out", "objects", "objects/info", "objects/pack"):
             with suppress(FileExistsError):
                 (self.top / name).mkdir(mode=0o700)
+                if name == "tmp":
+                    (self.top / name).chmod(0o1777)  # as programs expect of /tmp; others do not come this far
         name, email = (part.replace("\\", "").replace('"', "") for part in identity)
         settings = f'[user]\n\tname = "{name}"\n\temail = "{email}"\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n'
         file = self.home / ".gitconfig"
         if not os.path.lexists(file):
             file.write_text(settings, "utf-8", errors="replace")
 
+    def make_short(self) -> Path:
+        """The short one, made; where its name is taken by somebody else, the long one."""
+        with suppress(FileExistsError):
+            self.short.mkdir(mode=0o700)
+        return self.short if _is_own(self.short) else self.temporary
+
     def remove(self) -> None:
         shutil.rmtree(self.top, ignore_errors=True)
+        if _is_own(self.short):
+            shutil.rmtree(self.short, ignore_errors=True)
+
+
+_SHORT = 40
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def folders_of_workspace(repo: Repository, whose: str) -> Folders:
@@ -149,11 +179,13 @@ class Sandboxes:
         own, kept = _of_worktree(world.repo, worktree, asked) if worktree is not None else ((), ())
         mounted = quarantine.mounts(folders.objects, world.repo, folders.shared) if level == "bwrap" else ()
         objects = () if mounted else (folders.objects,)
+        temporary = folders.temporary if level == "bwrap" else folders.make_short()
+        shown = () if level == "bwrap" and Path("/tmp").is_dir() else (temporary,)  # or it stands at /tmp
         policy = Policy(
             home=folders.home,
-            temporary=folders.temporary,
+            temporary=temporary,
             # Each by itself and not the folder around them: a job must not put a link in the place of one.
-            writable=(*own, folders.home, folders.temporary, folders.out, *objects, *self._writable()),
+            writable=(*own, folders.home, *shown, folders.out, *objects, *self._writable()),
             protected=(*kept, *(path / "info" for path in objects)),
             hidden=tuple(self._hidden(worktree)),
             exposed=(world.repo.common_dir, *self._exposed, *self._linked(), *self._named()),

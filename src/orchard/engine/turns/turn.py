@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -386,3 +386,5 @@ def _scratch(context: Context) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # behind a wall it was mounted in the job's own /tmp, on an empty folder
+            (context.workspace.enclosure.folders.temporary / folder.name).rmdir()

@@ -80,7 +80,6 @@ def _furnished(context: Context, seat: Seat, settings: Settings, launcher: Launc
         exposed=(*(places_of(ways.program) if ways.program is not None else ()), *_own_log(context)),
         sockets=() if socket is None else (Path(socket),),
         home=home,
-        temporary=seat.scratch,
     )
     policy = replace(wall.policy, network="on")
     if settings.tools.only_reads:

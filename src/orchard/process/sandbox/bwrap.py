@@ -9,13 +9,15 @@ program gets its variables by `--setenv`.
 What the flags do is told where they stand. What no flag does: see docs/sandbox.md.
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from orchard.process.sandbox.ground import Ground, Place, folders_above
-from orchard.process.sandbox.policy import READ_ONLY, Mount, Policy
+from orchard.process.sandbox.policy import INSIDE, READ_ONLY, Mount, Policy
+from orchard.process.sandbox.scratch import is_scratch, is_shared, laid_out
 
 ENVIRONMENT: Mapping[str, str] = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 """All that bwrap and nsenter themselves are started with. Who looks for a job's processes by a variable adds that."""
@@ -66,15 +68,16 @@ def bwrap_options(
     policy: Policy, ground: Ground, env: Mapping[str, str], folder: Path, *, seccomp: int | None = None
 ) -> tuple[str, ...]:
     """The whole profile, for a program that starts in `folder` with exactly `env`, and its own HOME and TMPDIR."""
+    temporary = INSIDE if is_shared(ground) else policy.temporary
     return (
         *NAMESPACES,
         *_network(policy),
         *RIGHTS,
         *(("--uid", NO_ONE, "--gid", NO_ONE) if ground.root else ()),
         *_system(ground, policy.resources.memory),
-        *_mounts(ground.places),
+        *_mounts(laid_out(policy, ground), policy.temporary),
         *(part for mount in policy.mounts for part in _at_another_path(mount)),
-        *_variables({**env, "HOME": str(policy.home), "TMPDIR": str(policy.temporary)}),
+        *_variables({**env, "HOME": str(policy.home), "TMPDIR": str(temporary)}),
         *("--chdir", str(folder)),
         *(("--seccomp", str(seccomp)) if seccomp is not None else ()),
     )
@@ -98,23 +101,23 @@ def _system(ground: Ground, memory: int | None) -> tuple[str, ...]:
     )
 
 
-SCRATCH = ("/tmp", "/var/tmp")
-"""Programs write there whatever `TMPDIR` says: hidden, these are empty, and what is written is gone with the job."""
-SCRATCH_BYTES = str(256 * 1024**2)
 EMPTY_BYTES = "4096"
-"""The other hidden folders refuse what is written to them, so that a program which means the user's files is told so.
-A job may open its own empty folder by `chmod`, and finds room for a page in it."""
+"""Hidden folders, but for those of `scratch`, refuse what is written to them, so that a program which means the user's
+files is told so. A job may open its own empty folder by `chmod`, and finds room for a page in it."""
 
 OWN = ("/dev", "/dev/pts", "/dev/shm", "/proc")
 """Places that are the job's own already: a policy that hides the host's must not close these."""
 
 
-def _mounts(places: tuple[Place, ...]) -> tuple[str, ...]:
+def _mounts(places: tuple[Place, ...], temporary: Path) -> tuple[str, ...]:
     """Parents first, so that the deepest place has the last word, but what is empty and stays so at the very end:
     for each other mount bubblewrap reads the table of all that there are already."""
     above = {folder for place in places for folder in folders_above(place.path)}
     ordered = sorted(places, key=lambda place: place.access == "hidden" and place.folder and place.path not in above)
-    return tuple(option for place in ordered for option in _mount(place))
+    own = os.fspath(temporary)
+    return tuple(
+        option for place in ordered for option in (("--bind", own, place.path) if is_scratch(place) else _mount(place))
+    )
 
 
 def _mount(place: Place) -> tuple[str, ...]:
@@ -129,8 +132,6 @@ def _mount(place: Place) -> tuple[str, ...]:
         return ()
     if not place.folder:
         return ("--ro-bind", "/dev/null", path)
-    if path in SCRATCH:
-        return ("--size", SCRATCH_BYTES, "--perms", "1777", "--tmpfs", path)
     return ("--size", EMPTY_BYTES, "--perms", "0555", "--tmpfs", path)
 
 

@@ -30,6 +30,9 @@ connected to."""
 ORDER: tuple[Access, ...] = ("hidden", "exposed", "writable", "protected", "socket")
 READ_ONLY: tuple[Access, ...] = ("exposed", "protected", "socket")
 
+INSIDE = Path("/tmp")
+"""Where programs find their temporary folder behind a wall with mounts."""
+
 
 class SandboxError(OrchardError):
     """A wall that cannot be built as it was asked for."""
@@ -58,7 +61,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     home: Path
     """What `HOME` is inside; it is writable, so it stands in `writable`, or below what does."""
     temporary: Path
-    """What `TMPDIR` is inside; writable in the same way."""
+    """A private folder, writable in the same way. It is what `TMPDIR` is inside, or what stands at `/tmp`: see
+    `scratch`."""
     writable: tuple[Path, ...] = ()
     """Folders: worktree, private temporary folder, agent home, `allowed_folders`."""
     protected: tuple[Path, ...] = ()

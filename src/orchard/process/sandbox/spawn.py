@@ -37,6 +37,7 @@ from orchard.process.sandbox.landlock import (
 )
 from orchard.process.sandbox.policy import Level, Policy
 from orchard.process.sandbox.resources import hold
+from orchard.process.sandbox.scratch import make_standing, outside
 from orchard.process.sandbox.seccomp import Inet, seccomp_filter
 
 _INET: Mapping[str, Inet] = {"on": "all", "proxy": "tcp", "off": "none"}
@@ -95,8 +96,9 @@ def _by_bwrap(policy: Policy, argv: Sequence[str], arguments: dict[str, Any]) ->
     calls = _filter(unix=True, inet="all", listen=True)
     outside = {**ENVIRONMENT, **{name: env[name] for name in (TOKEN_VARIABLE,) if name in env}}
     with ExitStack() as stack:
-        filtered = _memory(stack, calls)
-        options = _memory(stack, packed(bwrap_options(policy, survey(policy), env, folder, seccomp=filtered)))
+        filtered, ground = _memory(stack, calls), survey(policy)
+        make_standing(policy, ground)
+        options = _memory(stack, packed(bwrap_options(policy, ground, env, folder, seccomp=filtered)))
         arguments |= {"env": outside, "pass_fds": (*arguments.get("pass_fds", ()), filtered, options)}
         whole = (*bwrap_argv(program, policy, options), *argv)
         if policy.network == "on" and version() >= SCOPES_SINCE and not program.stat().st_mode & stat.S_ISUID:
@@ -134,7 +136,9 @@ def _look_for(name: str, folder: Path, env: Mapping[str, str], policy: Policy) -
     seen = False
     for place in places:
         path = os.path.join(folder, place, name)  # noqa: PTH118 — one of many, and most are not there
-        if not os.access(path, os.F_OK) or not policy.may_read(Path(os.path.realpath(path))):
+        own = outside(path, policy)
+        path = own or path
+        if not os.access(path, os.F_OK) or not (own or policy.may_read(Path(os.path.realpath(path)))):
             continue
         if os.access(path, os.X_OK) and Path(path).is_file():
             return

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from orchard.process.sandbox.policy import Policy
+from orchard.process.sandbox.policy import INSIDE, Policy
 
 _FOLDERS = {
     "XDG_CONFIG_HOME": ".config",
@@ -24,6 +24,11 @@ class Wall(Struct, frozen=True):
     policy: Policy
     env: Mapping[str, str] = field(default_factory=dict)
     """Over the variables of a program: where toolchains are, and where git may write."""
+
+    @property
+    def temporary(self) -> Path:
+        """Where programs behind it find their temporary folder."""
+        return INSIDE if self.level == "bwrap" else self.policy.temporary
 
     def told(self, env: Mapping[str, str]) -> dict[str, str]:
         """The variables of a program behind it: what its own folders are, where the host's would be hidden from it."""
@@ -42,7 +47,6 @@ class Wall(Struct, frozen=True):
         exposed: tuple[Path, ...] = (),
         sockets: tuple[Path, ...] = (),
         home: Path | None = None,
-        temporary: Path | None = None,
     ) -> "Wall":
         """The same wall with more open in it, for an agent that has folders and a door of its own."""
         policy = replace(
@@ -51,6 +55,5 @@ class Wall(Struct, frozen=True):
             exposed=(*self.policy.exposed, *exposed),
             sockets=(*self.policy.sockets, *sockets),
             home=home or self.policy.home,
-            temporary=temporary or self.policy.temporary,
         )
         return replace(self, policy=policy)
