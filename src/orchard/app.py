@@ -21,6 +21,7 @@ from orchard.engine.server.address import read_address
 from orchard.engine.server.session import Answering, Companion, Place, Session, Speaking
 from orchard.errors import OrchardError, Say, hint_from
 from orchard.git.repository import Repository, find_repository
+from orchard.model.sandbox import Level
 from orchard.operations.library import Library
 from orchard.operations.operation import Operation
 from orchard.store.reader import JournalReader
@@ -96,7 +97,15 @@ class App(Library):
 
     def _place(self) -> Place:
         known = (self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
-        return Place(*known, self.companions, self._changed_settings)
+        return Place(*known, self.companions, self._changed_settings, self._wall_with)
+
+    def _wall_with(self, variables: Mapping[str, str]) -> Level:
+        """The wall that the files of settings ask for, under these variables; those of this process count for nothing.
+        Where the settings cannot be read, it is the default."""
+        with suppress(OrchardError):
+            top = self.repo.main_top or self.repo.top
+            return load_settings(top, {}, variables, self.dirs, self.repo.common_dir).config.sandbox.level
+        return "auto"
 
     def _changed_settings(self) -> list[str]:
         """The files of settings that are not as this process read them."""

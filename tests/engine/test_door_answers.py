@@ -130,7 +130,7 @@ class Fault(Exception):
     """A mistake of ours."""
 
 
-async def handle(verb: str, args: Any) -> Json:
+async def handle(verb: str, args: Any, sandbox: Any) -> Json:
     if verb == "slow":
         await asyncio.sleep(args["seconds"])
     if verb == "fault":

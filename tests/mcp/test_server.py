@@ -168,7 +168,7 @@ class _SlowLink:
     def __init__(self) -> None:
         self.began, self.go, self.done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+    async def request(self, verb: str, args: Mapping[str, Any], sandbox: object = None) -> Json:
         self.began.set()
         await self.go.wait()
         self.done.set()

@@ -108,6 +108,7 @@ def foresee(run: Run, happening: Sequence[events.Event]) -> None:
 
 def _submitted(run: Run, event: events.PlanSubmitted, at: float) -> None:
     run.created, run.scaffolding, run.file, run.key = at, event.scaffolding, event.file, event.key
+    run.sandbox = event.sandbox
     run.set_plan(plan_from_json(event.plan))
     if run.plan.start_paused:
         run.paused = events.PlanPaused("the plan says start_paused")

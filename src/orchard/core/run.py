@@ -21,6 +21,7 @@ from orchard.core.records import JobRecord, Snapshot
 from orchard.core.states import ACTIVE, JobState, after
 from orchard.model.events import plans as events
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId
+from orchard.model.sandbox import Level
 from orchard.model.secrets import secrets_of_plan
 from orchard.model.statuses import OVER, JobStatus, PlanStatus
 
@@ -41,6 +42,8 @@ class Run:
     held = 0
     created = 0.0
     started: events.PlanStarted | None = None
+    sandbox: Level | None = None
+    """The wall that its creator, or who let it go on last, asks for; None: whatever the engine's settings say."""
     walls: tuple[str | None, tuple[str, ...]] = (None, ())
     """The wall around its programs, and the limits that hold behind it."""
     started_at: float | None = None

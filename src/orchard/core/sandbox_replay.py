@@ -10,6 +10,10 @@ MOST = 200
 """Refusals of one attempt that are remembered."""
 
 
+def _asked(run: Run, event: events.SandboxAsked, at: float) -> None:
+    run.sandbox = event.sandbox
+
+
 def _set(run: Run, event: events.SandboxSet, at: float) -> None:
     run.walls = event.sandbox, event.limits
 
@@ -24,6 +28,7 @@ def _refused(run: Run, event: events.SandboxRefused, at: float) -> None:
 
 
 APPLY_SANDBOX: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
+    events.SandboxAsked: _asked,
     events.SandboxSet: _set,
     events.SandboxRefused: _refused,
 }

@@ -55,17 +55,17 @@ class Enclosure:
     async def build(self, worktree: Worktree | None) -> None:
         """Put the wall up, where there is to be one; SandboxError where it cannot be had."""
         around, plan = self._engine.sandboxes.around, self._run.plan
-        if self._engine.sandboxes.is_off(plan):
+        if self._engine.sandboxes.is_off(self._run):
             self.wall = None
         else:
             job = self._run.job(self._job)
             unprotected = plan.unprotected if job.unprotected is None else job.unprotected
             asked = Asked(job.network or plan.network, unprotected)
-            self.wall = await self._engine.world.in_thread(around, plan, asked, worktree, self.folders)
+            self.wall = await self._engine.world.in_thread(around, self._run, asked, worktree, self.folders)
         self._note_level()
 
     def _note_level(self) -> None:
-        """Record it where another wall stands than the plan's documents say: an earlier engine had other settings."""
+        """Record it where another wall stands than the plan's documents say: somebody asked for another one since."""
         level = self.wall.level if self.wall is not None else "off"
         now = (level, self._engine.sandboxes.limits(level))
         if now != self._run.walls and (self._run.walls[0] is not None or level != "off"):

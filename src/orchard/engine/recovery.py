@@ -33,9 +33,18 @@ from orchard.git.repository import Worktree
 from orchard.git.scratch import SCRATCH, sweep
 from orchard.git.worktree.save import ensure_saved
 from orchard.git.worktree.worktrees import Worktrees
-from orchard.model.events.plans import HoldReleased, JobCanceled, JobContinued, JobFailed, JobHeld, JobRetried
+from orchard.model.events.plans import (
+    HoldReleased,
+    JobCanceled,
+    JobContinued,
+    JobFailed,
+    JobHeld,
+    JobRetried,
+    SandboxAsked,
+)
 from orchard.model.phases import RUNS_PROGRAMS, Phase
 from orchard.model.plan import STRAYS, VALIDATION, JobId, PlanId
+from orchard.model.sandbox import stricter
 from orchard.process.failpoint import failpoint
 from orchard.store.reader import JournalReader
 
@@ -53,6 +62,15 @@ async def recover(engine: Engine, reader: JournalReader) -> None:
     await _save_strays(engine, reader)
     await engine.durable()
     failpoint("recovery.done")
+
+
+def keep_walls(engine: Engine) -> None:
+    """A plan that goes on in a new engine has the wall that was asked for, or that of who started this engine, if that
+    is stricter: nobody goes on without a wall because somebody else once wanted none."""
+    for run in list(engine.runs.values()):
+        wanted = stricter(run.sandbox, engine.world.config.sandbox.level) if run.sandbox is not None else None
+        if wanted is not None and wanted != run.sandbox and not run.settled:
+            engine.record(run.id, SandboxAsked(wanted))
 
 
 async def recover_plan(engine: Engine, reader: JournalReader, plan: PlanId, found: Sequence[Settled] = ()) -> Run:

@@ -51,7 +51,7 @@ async def start_plan(engine: Engine, run: Run) -> None:
 
 def _pin(engine: Engine, run: Run, others: list[str]) -> PlanStarted:
     repo = engine.world.repo
-    level = engine.sandboxes.level(run.plan)
+    level = engine.sandboxes.level(run)
     started = replace(target_of(repo, run.plan, others), sandbox=level, limits=engine.sandboxes.limits(level))
     hold = keep_ref(run.id, BASE, 0)
     failpoint("plan.before-pin")

@@ -66,6 +66,8 @@ class Command(Operation, frozen=True, kw_only=True):
     """The same, when others may ask again."""
     finish: Callable[[Run, Any, Decision], Json] | None = None
     """What came of it, when its jobs have been stopped; another end than the wanted one is refused."""
+    sets_wall: bool = False
+    """Whether who asks for it lets the plan go on, and so says anew which wall stands around its programs."""
     lets_go_on: bool = False
     """Whether a pause that comes while it is prepared has to be recorded although the plan is paused."""
 

@@ -12,14 +12,17 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
+from msgspec.structs import replace
+
 from orchard import own_log
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
 from orchard.engine.plans.refs import new_plan_id
 from orchard.engine.recovery import recover_plan
 from orchard.errors import Next, NotFound, OrchardError, UsageError
-from orchard.model.events.plans import Json
+from orchard.model.events.plans import Json, PlanSubmitted, SandboxAsked
 from orchard.model.plan import Plan, PlanId
+from orchard.model.sandbox import Level, stricter
 from orchard.operations.arguments import read_arguments
 from orchard.operations.command import Command, Decision, Outdated, Service
 from orchard.operations.idempotency import plan_with
@@ -52,15 +55,16 @@ class Handler:
     def engine(self) -> Engine:
         return self._engine
 
-    async def handle(self, name: str, args: Mapping[str, Any]) -> Json:
-        """Carry out one request; what a person did wrong is an OrchardError."""
+    async def handle(self, name: str, args: Mapping[str, Any], sandbox: Level | None = None) -> Json:
+        """Carry out one request; what a person did wrong is an OrchardError. `sandbox`: the wall that who asks wants
+        around programs; None: nobody who could say so asks."""
         self.came.set()
         self.engine.asked += 1
         plan = args.get("plan")
         began = time.monotonic()
         try:
             with self.engine.runs.holding(PlanId(plan)) if isinstance(plan, str) else nullcontext():
-                answer = await self._carry_out(name, args)
+                answer = await self._carry_out(name, args, sandbox)
             _tell(name, plan, "done", began)
             return answer
         except OrchardError as error:
@@ -70,7 +74,7 @@ class Handler:
             self.engine.asked -= 1
             self.engine.wake()
 
-    async def _carry_out(self, name: str, args: Mapping[str, Any]) -> Json:
+    async def _carry_out(self, name: str, args: Mapping[str, Any], sandbox: Level | None) -> Json:
         operation = OPERATIONS.get(name)
         if not isinstance(operation, Command | Service):
             raise UsageError(f"There is no request '{name}'.")
@@ -80,9 +84,9 @@ class Handler:
             answer = await operation.serve(self.engine, given)
         elif isinstance(plan, str):
             with self._letting_go_on(PlanId(plan)) if operation.lets_go_on else nullcontext():
-                answer = await self._command(operation, PlanId(plan), given)
+                answer = await self._command(operation, PlanId(plan), given, sandbox if operation.sets_wall else None)
         else:
-            answer = await self._creation(operation, given)
+            answer = await self._creation(operation, given, sandbox)
         await self.engine.abandoned_ended()
         await self.engine.durable()
         failpoint("request.after-durable")
@@ -90,7 +94,7 @@ class Handler:
 
     # -------------------------------------------------------------------------------------- commands
 
-    async def _command(self, command: Command, plan: PlanId, args: Any) -> Json:
+    async def _command(self, command: Command, plan: PlanId, args: Any, sandbox: Level | None) -> Json:
         """Prepare and decide until what was prepared still holds; then do what follows."""
         for _ in range(MOST_LOOKS):
             ready = None
@@ -99,6 +103,8 @@ class Handler:
             try:
                 async with self._deciding(plan) as run:
                     decided = command.decide(run, args, ready, self)
+                    if sandbox not in (None, run.sandbox):
+                        decided = replace(decided, events=(SandboxAsked(sandbox), *decided.events))
                     self._record(run.id, decided)
                     answer = decided.answer
                     if command.perform is not None and not decided.again:
@@ -129,7 +135,7 @@ class Handler:
         await self.engine.stop(run, list(jobs), stop)
         failpoint("cancel.after-stop")
 
-    async def _creation(self, command: Command, args: Any) -> Json:
+    async def _creation(self, command: Command, args: Any, sandbox: Level | None) -> Json:
         """The same for a plan that is not there yet; nothing is made unless all of it can be."""
         nothing = Run(PlanId(""))
         ready = await command.prepare(self, nothing, args) if command.prepare is not None else None
@@ -137,7 +143,9 @@ class Handler:
         if decided.creates is not None:
             self.engine.runs.add(Run(decided.creates), known=False)
             try:
-                self.engine.record_together(decided.creates, *decided.events)
+                wall = sandbox or stricter(self.engine.world.config.sandbox.level, "auto")
+                made = (replace(one, sandbox=wall) if isinstance(one, PlanSubmitted) else one for one in decided.events)
+                self.engine.record_together(decided.creates, *made)
             except BaseException:
                 self.engine.runs.drop(decided.creates)  # a plan of which nothing is recorded is none
                 raise

@@ -24,11 +24,12 @@ from msgspec import Struct
 
 import orchard
 from orchard.agents.project_settings import read_by
+from orchard.core.run import Run
 from orchard.engine.world import World
 from orchard.git.objects import quarantine
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.setup import folder_to_link
-from orchard.model.plan import Plan
+from orchard.model.sandbox import Level as Wanted
 from orchard.model.sandbox import Network, stricter
 from orchard.process.sandbox.policy import Level, Policy, Resources
 from orchard.process.sandbox.wall import Wall
@@ -144,17 +145,22 @@ class Sandboxes:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def level(self, plan: Plan) -> Level:
+    def level(self, run: Run) -> Level:
         """The level that holds for a plan: SandboxError where none can be had. The first call tries it out."""
-        wanted = stricter(self._world.config.sandbox.level, plan.sandbox)
+        wanted = self._wanted(run)
         if wanted == "off":
             return "off"
         from orchard.process.sandbox import level  # with all that builds walls
 
         return level.choose(wanted)
 
-    def is_off(self, plan: Plan) -> bool:
-        return stricter(self._world.config.sandbox.level, plan.sandbox) == "off"
+    def is_off(self, run: Run) -> bool:
+        return self._wanted(run) == "off"
+
+    def _wanted(self, run: Run) -> Wanted:
+        """What people ask for, or what the plan itself does, whichever is stricter. Our own settings are those of who
+        happened to start the engine, and count only for plans of which it was not recorded who asks for what."""
+        return stricter(run.sandbox or self._world.config.sandbox.level, run.plan.sandbox)
 
     def limits(self, level: Level) -> tuple[str, ...]:
         """What holds of the limits that were asked for, in sentences; without a wall none does."""
@@ -169,9 +175,9 @@ class Sandboxes:
         config = self._world.config.sandbox
         return Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk)
 
-    def around(self, plan: Plan, asked: Asked, worktree: Worktree | None, folders: Folders) -> Wall | None:
+    def around(self, run: Run, asked: Asked, worktree: Worktree | None, folders: Folders) -> Wall | None:
         """The wall for programs in a worktree, or in private folders only, which are made; None: there is none."""
-        level = self.level(plan)
+        level = self.level(run)
         if level == "off":
             return None
         world, config = self._world, self._world.config.sandbox

@@ -4,8 +4,8 @@ The socket lies in a folder that only the user can enter, the peer's user is che
 line must hold a secret that is read from a 0600 file beside the journal: who can read that file may
 do everything here anyway. Then each line is a request and each answer is a line. A request may carry an
 `id`, which its answer repeats: such requests are carried out beside each other, and answered as they end;
-those without are answered in their order. `follow` is the one request that is answered many times: with the
-number of the newest durable event, whenever it grows.
+those without are answered in their order. Its `sandbox` is the wall that who asks wants around programs.
+`follow` is the one request that is answered many times: with the number of the newest durable event, whenever it grows.
 `channel` hands the connection over to whoever speaks another language on it, such as MCP.
 
 An agent gets a job token instead of the secret: with it a connection can only become a channel, which is
@@ -48,6 +48,7 @@ from orchard.errors import (
     hint_from,
 )
 from orchard.model.events.plans import Json
+from orchard.model.sandbox import LEVELS, Level
 from orchard.process.families.identity import identify
 from orchard.store.journal import Journal
 
@@ -57,7 +58,7 @@ GOODBYE_SECONDS = 5.0
 ASKED_AT_ONCE = 64
 """Requests of one connection that are carried out beside each other; who asks for more is read later."""
 
-Handle = Callable[[str, Mapping[str, Any]], Awaitable[Json]]
+Handle = Callable[[str, Mapping[str, Any], Level | None], Awaitable[Json]]
 
 
 class Caller(Struct, frozen=True):
@@ -246,7 +247,7 @@ class _Door:
         try:
             if not isinstance(op, str) or not isinstance(args, dict):
                 raise UsageError("A request is an object with 'op' and 'args'.")
-            answer: Json = {"ok": await self._handle(op, args)}
+            answer: Json = {"ok": await self._handle(op, args, _wall(request))}
             json.dumps(answer)
         except OrchardError as error:
             return {"error": encode_error(error)}
@@ -293,7 +294,7 @@ class Connection:
         self._listening: asyncio.Task[None] | None = None
         self._gone = False
 
-    async def request(self, op: str, args: Mapping[str, Any]) -> Json:
+    async def request(self, op: str, args: Mapping[str, Any], sandbox: Level | None = None) -> Json:
         if self._gone:
             raise EngineGone()
         number, heard = next(self._numbers), asyncio.get_running_loop().create_future()
@@ -301,7 +302,7 @@ class Connection:
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen())
         try:
-            await _say(self._writer, {"id": number, "op": op, "args": dict(args)})
+            await _say(self._writer, {"id": number, "op": op, "args": dict(args), "sandbox": sandbox})
             answer: Json = await heard
         finally:
             self._waiting.pop(number, None)
@@ -398,6 +399,14 @@ async def _line(reader: asyncio.StreamReader) -> Json | None:
 def _args(request: Json) -> Mapping[str, Any]:
     args = request.get("args", {})
     return args if isinstance(args, dict) else {}
+
+
+def _wall(request: Json) -> Level | None:
+    """The wall around programs that who asks wants; an older Orchard says nothing about it."""
+    asked = request.get("sandbox")
+    if asked is not None and asked not in LEVELS:
+        raise UsageError("'sandbox' of a request is one of its levels.", hint=f"Levels: {', '.join(LEVELS)}")
+    return asked
 
 
 def _same_user(peer: socket.socket) -> bool:

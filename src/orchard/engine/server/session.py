@@ -6,6 +6,7 @@ has to be told when there is something new to read.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -20,6 +21,7 @@ from orchard.git.repository import Repository
 from orchard.model.events.plans import Json, Recorded
 from orchard.model.plan import Plan, PlanId, Work
 from orchard.model.plan_codec import plan_json, work_json
+from orchard.model.sandbox import Level
 from orchard.model.statuses import PlanStatus
 from orchard.store.reader import JournalReader
 
@@ -33,7 +35,7 @@ class Answering(Protocol):
 
     came: asyncio.Event
 
-    async def handle(self, name: str, args: Mapping[str, Any]) -> Json: ...
+    async def handle(self, name: str, args: Mapping[str, Any], sandbox: Level | None = None) -> Json: ...
 
 
 class Place(Struct, frozen=True):
@@ -51,12 +53,19 @@ class Place(Struct, frozen=True):
     """Who follows the journal beside the engine, should this process become the engine."""
     changed_settings: Callable[[], Sequence[str]] = tuple
     """The files of settings that are not as they were read; see `World`."""
+    wall_with: Callable[[Mapping[str, str]], Level] = lambda variables: "auto"
+    """The wall that is asked for by who has these variables, here."""
+
+
+ASKS: ContextVar[Level | None] = ContextVar("ASKS")
+"""The wall that who speaks at a channel asks for, where that is not who opened the session; None: an agent, who may not
+ask."""
 
 
 class Link(Protocol):
     """How requests reach the engine, and how its news reach us."""
 
-    async def request(self, op: str, args: Mapping[str, Any]) -> Json: ...
+    async def request(self, op: str, args: Mapping[str, Any], sandbox: Level | None = None) -> Json: ...
 
     async def grown(self, seen: int) -> None:
         """Wait until the journal holds an event after number `seen`."""
@@ -83,8 +92,18 @@ Speaking = Callable[["Session", Caller], Awaitable[None]]
 
 
 class Session:
-    def __init__(self, link: Link, reader: JournalReader, *, owns_engine: bool, last_words: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        link: Link,
+        reader: JournalReader,
+        *,
+        owns_engine: bool,
+        last_words: Sequence[str] = (),
+        sandbox: Level | None = None,
+    ) -> None:
         self.link, self._reader = link, reader
+        self.sandbox = sandbox
+        """The wall that requests ask for: what the settings and variables of this process say."""
         self.last_words = last_words
         """What a person should know when the session is over and the engine, if it was ours, is gone."""
         self.owns_engine = owns_engine
@@ -92,7 +111,8 @@ class Session:
 
     async def request(self, op: str, **args: Any) -> Json:
         """Ask the engine for something; plans and works may be given as they are."""
-        return await self.link.request(op, {name: _plain(value) for name, value in args.items()})
+        plain = {name: _plain(value) for name, value in args.items()}
+        return await self.link.request(op, plain, ASKS.get(self.sandbox))
 
     async def follow(self, plan: PlanId, run: Run | None = None) -> AsyncIterator[list[Recorded]]:
         """What happens to a plan, in batches, until it is over or waits for a person.

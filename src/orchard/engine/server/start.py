@@ -16,11 +16,11 @@ from orchard.config.layers import Config
 from orchard.config.user_dirs import make_runtime_dir, make_state_dir, socket_path
 from orchard.engine.attempt import run_attempt
 from orchard.engine.engine import Engine, running
-from orchard.engine.recovery import recover
+from orchard.engine.recovery import keep_walls, recover
 from orchard.engine.server.address import LOCK_FILE, Address, read_address, refuse_copy
 from orchard.engine.server.crowd import prepare_for_crowds
-from orchard.engine.server.server import Connection, EngineGone, connect, listening
-from orchard.engine.server.session import Answering, Companion, Place, Session
+from orchard.engine.server.server import Caller, Connection, EngineGone, connect, listening
+from orchard.engine.server.session import ASKS, Answering, Companion, Place, Session, Speaking
 from orchard.engine.snapshot import start_plan
 from orchard.engine.trace.setup import Traced, traced, without_headers
 from orchard.engine.turns.subtask import end_abandoned
@@ -30,6 +30,7 @@ from orchard.git.merge.integration import Integration
 from orchard.git.repository import Repository
 from orchard.model.events.plans import Json
 from orchard.model.plan import Work
+from orchard.model.sandbox import Level
 from orchard.process.background import beside
 from orchard.process.families.exits import wait_exit
 from orchard.process.families.identity import is_stopped
@@ -59,7 +60,9 @@ async def open_session(place: Place, *, work: bool) -> AsyncIterator[Session]:
     async with traced(place, os.environ) as trace, accompanied(place, trace.last_words) as companions:
         try:
             async with _own_engine(place, work, trace, companions) as link:
-                yield Session(link, place.reader, owns_engine=True, last_words=trace.last_words)
+                level = place.config.sandbox.level
+                words = trace.last_words
+                yield Session(link, place.reader, owns_engine=True, last_words=words, sandbox=level)
                 await link.wait_idle()
         finally:
             lock.release()
@@ -125,7 +128,8 @@ async def _joined(place: Place, address: Address) -> AsyncIterator[Session]:
     asking, hearing = await connect(address), await connect(address)
     try:
         await hearing.start_following()
-        yield Session(OtherEngine(asking, hearing, address), place.reader, owns_engine=False)
+        other = OtherEngine(asking, hearing, address)
+        yield Session(other, place.reader, owns_engine=False, sandbox=place.config.sandbox.level)
     finally:
         asking.close()
         hearing.close()
@@ -171,11 +175,13 @@ async def _own_engine(
             since = journal.durable_seq
             async with running(engine), AsyncExitStack() as stack:
                 await recover(engine, place.reader)
+                if work:
+                    keep_walls(engine)
                 answering = place.answering(engine, place.reader)
                 own = OwnEngine(engine, answering)
                 session = Session(own, place.reader, owns_engine=True)
                 await stack.enter_async_context(beside(*(one.follow(session, since) for one in companions)))
-                channels = {name: partial(speak, session) for name, speak in place.channels.items()}
+                channels = {name: partial(_spoken, place, session, speak) for name, speak in place.channels.items()}
                 engine.job_tokens.languages = frozenset(channels)
                 async with listening(repo.state, door, answering.handle, journal, channels, engine.job_tokens):
                     engine.starts_work = work
@@ -189,6 +195,19 @@ async def _own_engine(
         place.reader.recent = None  # from now on another process may write
         slots.close()
         world.close()
+
+
+async def _spoken(place: Place, session: Session, speak: Speaking, caller: Caller) -> None:
+    """A channel, whose requests ask for the wall that its caller asks for, and not for that of who started the engine.
+
+    An agent in a job cannot ask for one."""
+    asked = None
+    if caller.scope is None:
+        given = caller.args.get("variables")
+        texts = {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
+        asked = await asyncio.to_thread(place.wall_with, texts)
+    ASKS.set(asked)  # each connection has a task, and so a context, of its own
+    await speak(session, caller)
 
 
 def _setup_works(config: Config) -> tuple[Work, ...]:
@@ -214,8 +233,8 @@ class OwnEngine:
         self._interrupted = False
         engine.journal.on_commit(lambda _: self._news.set(), asyncio.get_running_loop())
 
-    async def request(self, op: str, args: Mapping[str, Any]) -> Json:
-        return await self._answering.handle(op, args)
+    async def request(self, op: str, args: Mapping[str, Any], sandbox: Level | None = None) -> Json:
+        return await self._answering.handle(op, args, sandbox)
 
     async def grown(self, seen: int) -> None:
         journal = self.engine.journal
@@ -257,8 +276,8 @@ class OtherEngine:
         self._asking, self._hearing, self._address = asking, hearing, address
         self._newest = 0
 
-    async def request(self, op: str, args: Mapping[str, Any]) -> Json:
-        return await self._asking.request(op, args)
+    async def request(self, op: str, args: Mapping[str, Any], sandbox: Level | None = None) -> Json:
+        return await self._asking.request(op, args, sandbox)
 
     async def grown(self, seen: int) -> None:
         while self._newest <= seen:

@@ -43,6 +43,7 @@ from orchard.model.events.health import UpdateQueued as UpdateQueued
 from orchard.model.events.health import UpdatesDelivered as UpdatesDelivered
 from orchard.model.events.permissions import CallAnswered as CallAnswered
 from orchard.model.events.permissions import CallAsked as CallAsked
+from orchard.model.events.sandbox import SandboxAsked as SandboxAsked
 from orchard.model.events.sandbox import SandboxRefused as SandboxRefused
 from orchard.model.events.sandbox import SandboxSet as SandboxSet
 from orchard.model.events.subtasks import ProgressReported as ProgressReported
@@ -60,6 +61,7 @@ from orchard.model.events.subtasks import SubtaskStarted as SubtaskStarted
 from orchard.model.events.subtasks import SubtaskTold as SubtaskTold
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId, PlanId
+from orchard.model.sandbox import Level
 
 # ---------------------------------------------------------------------------------------- plans
 
@@ -72,6 +74,8 @@ class PlanSubmitted(PlanEvent, frozen=True):
     file: str | None = None
     key: Json | None = None
     """By which the same request, made again, is known: the key, and a digest of what was asked for."""
+    sandbox: Level | None = None
+    """The wall that its creator asks for; None: written when the engine's settings decided."""
 
 
 class PlanFinalized(PlanEvent, frozen=True):

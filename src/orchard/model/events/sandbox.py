@@ -3,10 +3,17 @@
 from typing import Literal
 
 from orchard.model.events.event import PhaseFact, PlanEvent
+from orchard.model.sandbox import Level
+
+
+class SandboxAsked(PlanEvent, frozen=True):
+    """Who let the plan go on asks for another wall than who did so before; it is built for the next program."""
+
+    sandbox: Level
 
 
 class SandboxSet(PlanEvent, frozen=True):
-    """Another wall than before stands around the plan's programs from here on: the engine has other settings now."""
+    """Another wall than before stands around the plan's programs from here on: another one was asked for."""
 
     sandbox: str
     limits: tuple[str, ...] = ()

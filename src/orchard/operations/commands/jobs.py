@@ -184,6 +184,7 @@ retry_plan = Command(
     fit=Fit(_has_failed, "has a failed or canceled job", last_first=True),
     prepare=_prepare_retry,
     decide=_decide_retry,
+    sets_wall=True,
     lets_go_on=True,
 )
 

@@ -252,6 +252,7 @@ finalize_plan = Command(
     next=("wait_plan",),
     fit=Fit(lambda plan: plan.status == "scaffolding", "is being scaffolded"),
     decide=_decide_finalization,
+    sets_wall=True,
 )
 
 
@@ -358,6 +359,7 @@ resume_plan = Command(
     repeatable=True,
     prepare=_prepare_resume,
     decide=_decide_resume,
+    sets_wall=True,
     lets_go_on=True,
 )
 

@@ -60,6 +60,11 @@ def _plan_started(run: Run, event: events.PlanStarted) -> list[Line]:
     return [[*line, (", ", ""), text.wall(event.sandbox)] if event.sandbox is not None else line, *_limits(event)]
 
 
+def _sandbox_asked(run: Run, event: events.SandboxAsked) -> list[Line]:
+    asked = text.wall(event.sandbox)
+    return [[*_line("plan", "goes on", "busy"), ("  and who let it go on asks for another wall: ", ""), asked]]
+
+
 def _sandbox_set(run: Run, event: events.SandboxSet) -> list[Line]:
     return [[*_line("plan", "goes on", "busy"), ("  with another wall than before: ", ""), text.wall(event.sandbox)]]
 
@@ -336,6 +341,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.AgentNoted: _agent_noted,
     events.HealTried: _heal_tried,
     events.HealthNoted: _health,
+    events.SandboxAsked: _sandbox_asked,
     events.SandboxSet: _sandbox_set,
     events.SandboxRefused: _refused,
     events.HealthCleared: _well,

@@ -18,6 +18,7 @@ from orchard.engine.server.session import Link, Session
 from orchard.engine.server.start import OwnEngine
 from orchard.errors import OrchardError, SystemRefused
 from orchard.model.events.plans import Json
+from orchard.model.sandbox import Level
 from orchard.process.background import beside
 from orchard.surfaces.http.daemon.repos import NoEngine
 from orchard.surfaces.http.daemon.shutdown import Haste, Stopping
@@ -117,7 +118,8 @@ class Kept(Served):
             self._opening = False
             link = _Watched(session.link, self._wake)
             self._engine = session.link if isinstance(session.link, OwnEngine) else None
-            self.session, self.problem = Session(link, self.app.reader, owns_engine=session.owns_engine), None
+            own, level = session.owns_engine, session.sandbox
+            self.session, self.problem = Session(link, self.app.reader, owns_engine=own, sandbox=level), None
             try:
                 # What happened while nobody listened is told first.
                 self.tell(await self.read(self.app.reader.last_seq))
@@ -190,9 +192,9 @@ class _Watched:
         self._link, self._tell = link, tell
         self.gone = False
 
-    async def request(self, verb: str, args: Mapping[str, Any]) -> Json:
+    async def request(self, verb: str, args: Mapping[str, Any], sandbox: Level | None = None) -> Json:
         with self._noting():
-            return await self._link.request(verb, args)
+            return await self._link.request(verb, args, sandbox)
 
     async def grown(self, seen: int) -> None:
         with self._noting():

@@ -32,6 +32,8 @@ READY_SECONDS = 60.0
 IDLE_SECONDS = 900
 """A daemon that was started for a chat ends when nothing was asked of it for so long."""
 PASS_BYTES = 64 * 1024
+OWN_WALL = ("ORCHARD_SANDBOX", "ORCHARD_SANDBOX_LEVEL")
+"""Variables that say which wall our host asks for: for itself, and not for others who will ask the same daemon."""
 
 
 class NoDaemon(OrchardError):
@@ -63,6 +65,7 @@ class Wanted(Struct, frozen=True):
             "exclude": list(self.exclude),
             "read_only": self.read_only,
             "relay": True,
+            "variables": {name: os.environ[name] for name in OWN_WALL if os.environ.get(name)},
         }
 
 
@@ -115,7 +118,8 @@ def start_daemon(repo: Repository) -> None:
     words = ["serve", "--repo", str(place), "--background", "--until-idle", str(IDLE_SECONDS), "--json"]
     begun = log_size(log) or 0
     # It starts the daemon, waits until that is ready, and ends: then the descriptor that it was given is closed.
-    problem = start_detached([sys.executable, "-m", "orchard", *words], log, dict(os.environ))
+    env = {name: value for name, value in os.environ.items() if name not in OWN_WALL}
+    problem = start_detached([sys.executable, "-m", "orchard", *words], log, env)
     if read_address(repo.state) is None:
         raise _not_started(problem, log, begun)
 
