@@ -25,6 +25,7 @@ from msgspec import Struct
 import orchard
 from orchard.agents.project_settings import read_by
 from orchard.core.run import Run
+from orchard.engine.machine.manifests import manifests_above
 from orchard.engine.world import World
 from orchard.git.objects import quarantine
 from orchard.git.repository import Repository, Worktree
@@ -35,6 +36,8 @@ from orchard.process.sandbox.policy import Level, Policy, Resources
 from orchard.process.sandbox.wall import Wall
 
 _RUNTIME = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm", "/mnt", "/media")
+_LOCKS = Path("/dev/shm")
+"""Locks between processes are files here (`multiprocessing` of Python). A wall with mounts has one of its own."""
 PROTECTED = (".git", ".github/workflows", ".vscode", ".husky")
 """Beside what agents' programs obey: names at the top of a worktree that make others run what stands in them."""
 
@@ -187,14 +190,15 @@ class Sandboxes:
         objects = () if mounted else (folders.objects,)
         temporary = folders.temporary if level == "bwrap" else folders.make_short()
         shown = () if level == "bwrap" and Path("/tmp").is_dir() else (temporary,)  # or it stands at /tmp
+        above = manifests_above(worktree.path) if level == "landlock" and worktree is not None else ()
         policy = Policy(
             home=folders.home,
             temporary=temporary,
             # Each by itself and not the folder around them: a job must not put a link in the place of one.
             writable=(*own, folders.home, *shown, folders.out, *objects, *self._writable()),
             protected=(*kept, *(path / "info" for path in objects)),
-            hidden=tuple(self._hidden(worktree)),
-            exposed=(world.repo.common_dir, *self._exposed, *self._linked(), *self._named()),
+            hidden=tuple(path for path in self._hidden(worktree) if path != _LOCKS or level == "bwrap"),
+            exposed=(world.repo.common_dir, *self._exposed, *self._linked(), *self._named(), *above),
             mounts=mounted,
             network="off" if "off" in (config.network, asked.network) else "on",
             resources=self._resources,
