@@ -103,6 +103,22 @@ async def test_an_agent_works_without_a_key_and_reaches_nothing_but_its_model(
     assert not [said for said in noted if "allowed_urls" in said or "whatever is public" in said], noted
 
 
+@pytest.mark.parametrize("level", LEVELS)
+async def test_an_agent_shares_the_temporary_folder_of_the_job_and_finds_at_its_home_what_is_opened(
+    level: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path
+) -> None:
+    (private_home / "data").mkdir()
+    (private_home / "data/in.txt").write_text("in\n")
+    monkeypatch.setenv("ORCHARD_SANDBOX_EXPOSE", "~/data")
+    script = steps(Shell("cat $TMPDIR/before ~/data/in.txt > said.txt; echo after > $TMPDIR/after"), Say("Done."))
+    checks = "prechecks: 'echo before > $TMPDIR/before', postchecks: '! ls $TMPDIR | grep orchard-agent'"
+    with walled(BUILTIN, level, script, monkeypatch, private_home):
+        status = await orchard.run(f"name: One\njobs: [{{id: a, {checks}, work: {asks(BUILTIN, 'Look around')}}}]")
+
+        assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
+    assert orchard.repo.files("work")["said.txt"] == "before\nin\n"
+
+
 @pairs
 async def test_a_retry_behind_the_wall_goes_on_in_the_same_session(
     kind: Kind, level: str, orchard: Taught, monkeypatch: pytest.MonkeyPatch, private_home: Path

@@ -86,7 +86,7 @@ class Enclosure:
         for one in kept:
             refused = SandboxRefused(self._job, attempt, phase, "file", str(one.path), one.reason, one.setting(home))
             self._engine.record(self._run.id, replace(refused, subtask=subtask))
-        first = kept[0] if kept else named_in(told, self.wall.policy)
+        first = kept[0] if kept else named_in(told, self.wall.policy, home)
         if first is None:
             return LOOPBACK if missed_loopback(said, told) else None
         return f"The wall around the job may be why: {first.setting(home)} opens what it was kept from."

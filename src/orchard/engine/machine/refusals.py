@@ -23,6 +23,7 @@ _WORDS = (
 _CREATES = re.compile("(cannot|can't|could not) (create|touch|make)")
 _PATH = re.compile(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`‘’“”,;()<>|]{1,400})")
 _NAME = re.compile(r"(?:^|[\s:'\"])([\w.+-]{1,64}): (?:command )?not found|No such command: '?([\w.+-]{1,64})")
+_HOME = re.compile(r"(?<![\w/.~-])(?:~|\$HOME|\$\{HOME\})/")
 _LINES, _MOST = 60, 5
 
 
@@ -51,7 +52,8 @@ def kept_from(said: str, policy: Policy, env: Mapping[str, str]) -> tuple[Kept, 
     """What of the host the last lines of a program complain about, and its policy closes."""
     found: dict[Path, Kept] = {}
     for line in said.splitlines()[-_LINES:]:
-        for path, writes in _named(line, policy.writable[0], env):
+        for named, writes in _named(line, policy.writable[0], env):
+            path = _of_user(named, policy, env.get("HOME"))
             kept = _judged(path, policy, writes=writes)
             if kept is not None and kept.reason == "hidden" and _CREATES.search(line):
                 kept = Kept(path, "read-only")
@@ -60,8 +62,17 @@ def kept_from(said: str, policy: Policy, env: Mapping[str, str]) -> tuple[Kept, 
     return tuple(found.values())
 
 
-def named_in(words: Iterable[str], policy: Policy) -> Kept | None:
+def _of_user(path: Path, policy: Policy, users: str | None) -> Path:
+    """What is meant by a path in the job's own home where nothing is: it may have been `~` in the user's."""
+    if users is None or not path.is_relative_to(policy.home) or os.path.lexists(path):
+        return path
+    meant = Path(users, path.relative_to(policy.home))
+    return meant if meant.exists() else path
+
+
+def named_in(words: Iterable[str], policy: Policy, home: Path) -> Kept | None:
     """What a program was told of by the plan, in its command or in a variable, and cannot see."""
+    words = (_HOME.sub(lambda _: f"{home}/", word) for word in words)
     paths = (Path(path) for word in words for path in _PATH.findall(word) if path.startswith("/"))
     judged = (_judged(path, policy, writes=False) for path in paths if ".." not in path.parts)
     return next((kept for kept in judged if kept is not None), None)

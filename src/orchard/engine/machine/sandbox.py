@@ -26,6 +26,7 @@ import orchard
 from orchard.agents.project_settings import read_by
 from orchard.core.run import Run
 from orchard.engine.machine.manifests import manifests_above
+from orchard.engine.machine.own_home import Opened, furnish
 from orchard.engine.world import World
 from orchard.git.objects import quarantine
 from orchard.git.repository import Repository, Worktree
@@ -185,6 +186,7 @@ class Sandboxes:
             return None
         world, config = self._world, self._world.config.sandbox
         folders.make(world.identity)
+        self.furnish(folders.home)
         own, kept = _of_worktree(world.repo, worktree, asked) if worktree is not None else ((), ())
         mounted = quarantine.mounts(folders.objects, world.repo, folders.shared) if level == "bwrap" else ()
         objects = () if mounted else (folders.objects,)
@@ -205,6 +207,11 @@ class Sandboxes:
         )
         env = self._told if mounted else {**self._told, **quarantine.variables(folders.objects, world.repo)}
         return Wall(level, policy, env)
+
+    def furnish(self, home: Path, more: Iterable[Path] = ()) -> None:
+        """Let programs whose home that is find there what the wall opens of the user's own, and `more`."""
+        named = (*self._named(), *self._writable(), *more)
+        furnish(home, self._home, (*self._chains[0], *map(Opened, named)))
 
     @cached_property
     def _home(self) -> Path:
@@ -237,17 +244,17 @@ class Sandboxes:
         return found
 
     @cached_property
-    def _chains(self) -> tuple[tuple[Path, ...], dict[str, str]]:
+    def _chains(self) -> tuple[tuple[Opened, ...], dict[str, str]]:
         from orchard.process.sandbox.toolchains import toolchains  # only behind a wall
 
         found = toolchains(self._home, self._world.environment)
-        paths = tuple(path for chain in found for path in chain.paths)
-        return paths, {name: value for chain in found for name, value in chain.variables.items()}
+        places = tuple(Opened(path, chain.grows) for chain in found for path in chain.paths)
+        return places, {name: value for chain in found for name, value in chain.variables.items()}
 
     @cached_property
     def _exposed(self) -> tuple[Path, ...]:
         """Toolchains, environments on the PATH, and the programs that are ours."""
-        paths = [*self._chains[0]]
+        paths = [place.path for place in self._chains[0]]
         for part in self._world.environment.get("PATH", "").split(os.pathsep):
             top = Path(part).parent
             if part.startswith("/") and (top / "pyvenv.cfg").is_file() and ".." not in top.parts:

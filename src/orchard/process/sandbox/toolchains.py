@@ -18,6 +18,8 @@ class Toolchain(Struct, frozen=True):
     name: str
     paths: tuple[Path, ...]
     variables: Mapping[str, str] = {}
+    grows: int = 0
+    """Tools add to it, at the bottom of so many levels of folders: in a home of its own a job has to be able to."""
 
 
 class Row(Struct, frozen=True):
@@ -29,12 +31,13 @@ class Row(Struct, frozen=True):
     variable: str | None = None
     told: bool = False
     """Its programs look below HOME unless the variable is set."""
+    grows: int = 0
 
 
 ROWS = (
-    Row("programs", "bin"),
-    Row("programs", ".local/bin"),
-    Row("python user packages", ".local/lib"),
+    Row("programs", "bin", grows=1),
+    Row("programs", ".local/bin", grows=1),
+    Row("python user packages", ".local/lib", grows=3),
     Row("pyenv", ".pyenv", variable="PYENV_ROOT", told=True),
     Row("uv", ".local/share/uv", ("python", "tools")),
     Row("pipx", ".local/share/pipx"),
@@ -49,16 +52,16 @@ ROWS = (
     Row("n", "n", variable="N_PREFIX"),
     Row("nodenv", ".nodenv", variable="NODENV_ROOT", told=True),
     Row("volta", ".volta", variable="VOLTA_HOME", told=True),
-    Row("npm", ".npm-global"),
-    Row("npm", ".npm-packages"),
+    Row("npm", ".npm-global", grows=3),
+    Row("npm", ".npm-packages", grows=3),
     Row("pnpm", ".local/share/pnpm", variable="PNPM_HOME"),
     Row("yarn", ".yarn", ("bin",)),
     Row("yarn", ".config/yarn/global/node_modules"),
-    Row("deno", ".deno", ("bin",), variable="DENO_INSTALL"),
-    Row("bun", ".bun", ("bin", "install/global"), variable="BUN_INSTALL"),
-    Row("cargo", ".cargo", ("bin", "env")),
+    Row("deno", ".deno", ("bin",), variable="DENO_INSTALL", grows=1),
+    Row("bun", ".bun", ("bin", "install/global"), variable="BUN_INSTALL", grows=1),
+    Row("cargo", ".cargo", ("bin", "env"), grows=1),
     Row("rustup", ".rustup", variable="RUSTUP_HOME", told=True),
-    Row("go", "go", ("bin",), variable="GOPATH"),
+    Row("go", "go", ("bin",), variable="GOPATH", grows=1),
     Row("go", "sdk"),
     Row("go", ".go"),
     Row("goenv", ".goenv", variable="GOENV_ROOT", told=True),
@@ -78,7 +81,7 @@ ROWS = (
     Row("ruby gems", ".local/share/gem/ruby"),
     Row("dotnet", ".dotnet", variable="DOTNET_ROOT", told=True),
     Row("ghcup", ".ghcup", ("bin", "ghc", "env")),
-    Row("cabal", ".cabal", ("bin",)),
+    Row("cabal", ".cabal", ("bin",), grows=1),
     Row("stack", ".stack", ("programs",)),
     Row("opam", ".opam", variable="OPAMROOT", told=True),
     Row("elan", ".elan", variable="ELAN_HOME", told=True),
@@ -91,7 +94,7 @@ ROWS = (
     Row("plenv", ".plenv", variable="PLENV_ROOT", told=True),
     Row("phpenv", ".phpenv"),
     Row("luarocks", ".luarocks", ("bin", "lib", "share")),
-    Row("dart", ".pub-cache", ("bin",)),
+    Row("dart", ".pub-cache", ("bin",), grows=1),
     Row("flutter", "flutter"),
     Row("flutter", "fvm"),
     Row("krew", ".krew", ("bin", "store")),
@@ -123,7 +126,8 @@ def _found(home: Path, env: Mapping[str, str]) -> Iterator[Toolchain]:
             continue  # whatever it is, it would show the whole home
         paths = tuple(root / part for part in row.parts if _there(root / part))
         if paths:
-            yield Toolchain(row.name, paths, {row.variable: str(root)} if row.told and row.variable else {})
+            told = {row.variable: str(root)} if row.told and row.variable else {}
+            yield Toolchain(row.name, paths, told, row.grows)
 
 
 def _there(path: Path) -> bool:
