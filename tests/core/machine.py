@@ -19,7 +19,7 @@ from tests.core.model import PHASES, PROGRAMS, VALIDATION, Model, NotAllowed, Ta
 from tests.core.planted import REAL, Core
 from tests.core.simulation import PaperEngine, change_json, compare, facts, happenings, job_of, known_of
 
-FOUND = (e.WorkSaved, e.Warned, e.LandingVoided, e.SubtaskEnded, e.SubtaskFolderGone, e.WorktreeGone)
+FOUND = (e.WorkSaved, e.Warned, e.LandingVoided, e.SubtaskEnded, e.SubtaskFolderGone, e.WorktreeGone, e.ConflictClosed)
 """What an engine may record before it says what became of a job while there was no engine."""
 
 MOST_PLANS = 3

@@ -37,7 +37,7 @@ ARGS: Mapping[str, dict[str, Any]] = {
     "undo_plan": {}, "retry_plan": {"fresh": True},
     "reshape_plan": {"changes": [{"op": "add", "job": {"id": "n", "work": "true"}}]},
     "cancel_jobs": {"jobs": ["a"]}, "force_fail_job": {"job": "b"}, "approve_job": {"job": "a"},
-    "reject_job": {"job": "a", "reason": "Not so."},
+    "reject_job": {"job": "a", "reason": "Not so."}, "resolve_conflict": {"job": "b", "step": "continue"},
     "deploy_jobs": {"jobs": ["a"]}, "send_message": {"job": "w", "message": "Go on."}, "interrupt_worker": {"job": "w"},
     "complete_task": {"job": "w", "result": "There."}, "pause_worker": {"job": "w"}, "resume_worker": {"job": "w"},
     "allow_call": {"job": "w"}, "deny_call": {"job": "w"},

@@ -11,15 +11,12 @@ from orchard.git.merge.conflicts import (
     BadResolution,
     Merge,
     Side,
-    conflict_key,
     extract,
-    recall,
-    remember_all,
     resolve_by_side,
-    resolve_from_memory,
     take_back,
     verify,
 )
+from orchard.git.merge.memory import conflict_key, recall, remember_all, resolve_from_memory
 from orchard.git.merge.merge import Merger
 from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Objects
 from orchard.git.repository import Repository

@@ -1,6 +1,7 @@
 """Each field that is a tool's own, such as `limit` or `purge`, does what it says."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -505,3 +506,17 @@ async def changes_the_graph(tools: Bench, tool: str) -> None:
     said = await tools.refused(tool, plan=plan, changes=[{"op": "twist", "id": "b"}, {"op": "remove", "id": "bb"}])
     assert "changes[0].op: must be one of add, remove" in said
     assert "changes[1].id: there is no job 'bb'; did you mean 'b'?" in said
+
+
+@check("step", "resolve_conflict")
+async def says_how_far_to_go(tools: Bench, tool: str) -> None:
+    jobs = [{"id": one, "work": f"echo {one} > same.txt"} for one in ("a", "b")]
+    plan = (await tools("create_plan", name="Met", target="met", resolver="fail", jobs=jobs))["plan"]
+    await tools.ended(plan, "failed")
+    job = next(one["id"] for one in (await tools("list_jobs", plan=plan))["jobs"] if one["status"] == "failed")
+    opened = await tools(tool, plan=plan, job=job)
+    assert "<<<<<<< job" in (Path(opened["folder"]) / "same.txt").read_text()
+    assert opened["next"].endswith(f'resolve_conflict(plan="{plan}", job="{job}", step="continue").')
+    assert "same.txt has conflict markers" in await tools.refused(tool, plan=plan, job=job, step="continue")
+    assert "folder" not in await tools(tool, plan=plan, job=job, step="abort")
+    assert "step: must be 'open', 'continue' or 'abort'" in await tools.refused(tool, plan=plan, job=job, step="twist")

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orchard.core.views.plans import advised_steps
+from orchard.core.views.conflicts import advised_steps
 from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import UsageError
 from orchard.model.events.plans import JobFailed
@@ -395,7 +395,7 @@ async def test_what_helps_after_a_failure_is_recorded_as_steps_and_told_as_calls
     told = await tools("get_job_failure", plan=plan, job=failed.job)
 
     steps = [part["operation"] for part in failed.advice if isinstance(part, dict)]
-    assert steps == ["update_plan", "update_plan", "retry_plan"]
+    assert steps == ["resolve_conflict", "update_plan", "update_plan", "retry_plan"]
     assert f'update_plan(plan="{plan}", resolver="theirs")' in told["hint"] and "orchard " not in told["hint"]
     read = get_job_failure.read(app, OfJob(plan=plan, job=failed.job))
     assert [step.operation for step in read.next] == steps

@@ -219,6 +219,8 @@ class JobRecord(Struct):
     base: str | None = None
     work_commit: events.WorkCommitted | None = None
     worktree: events.WorktreeTaken | None = None
+    conflict: events.ConflictOpened | None = None
+    """The worktree in which somebody resolves its conflict by hand, as long as it has one."""
     consumed: tuple[JobId, ...] = ()
     hold: events.JobHeld | None = None
     picked: float | None = None

@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from orchard.core.conflict_replay import APPLY_CONFLICTS, resolved_again
 from orchard.core.health_replay import APPLY_HEALTH
 from orchard.core.question_replay import APPLY_QUESTIONS
 from orchard.core.records import Attempt, PhaseRecord, Snapshot, Turn
 from orchard.core.run import Run
 from orchard.core.sandbox_replay import APPLY_SANDBOX
-from orchard.core.sides import SIDES
 from orchard.core.states import JobState, after
 from orchard.core.subtask_replay import APPLY_SUBTASKS, stop_waiting
 from orchard.core.worker_replay import APPLY_WORKERS
@@ -76,6 +76,7 @@ TIDYING = (
     events.SubtaskEnded,
     events.SubtaskFolderGone,
     events.WorktreeGone,
+    events.ConflictClosed,
 )
 """What a new engine records before it says what became of a job; none of it shows that the job was worked on."""
 
@@ -389,33 +390,13 @@ def _leaf_merged(run: Run, event: events.LeafMerged, at: float) -> None:
         run.snapshot.integration, run.snapshot.tip = event.integration, event.snapshot
         run.snapshot.merged[event.job] = event
         if event.resolved:
-            _resolved_again(run, event)
+            resolved_again(run, event)
         waiting = [event.job]
         while waiting:
             job = waiting.pop()
             if job not in run.snapshot.inside:
                 run.snapshot.inside.add(job)
                 waiting += run.plan.jobs[job].needs if job in run.plan.jobs else ()
-
-
-def _resolved_again(run: Run, event: events.LeafMerged) -> None:
-    """Keep telling of a conflict that came again with a new snapshot: earlier versions recorded only the first."""
-    if any(one.theirs == event.commit and one.phase is not Phase.MERGE_FI for one in run.resolutions):
-        return
-    by_side = event.resolver in SIDES
-    for one in reversed(run.superseded):
-        if (one.theirs, one.paths, one.by in SIDES) == (event.commit, event.resolved, by_side):
-            run.resolutions.append(replace(one, by=event.resolver) if by_side else one)
-            return
-
-
-def _settled(run: Run, event: events.ConflictSettled, at: float) -> None:
-    if event.phase is Phase.MERGE_FI:  # a job that gathers what it needs once more starts from another merge
-        before = (event.job, event.phase, event.paths)
-        run.resolutions = [
-            one for one in run.resolutions if (one.job, one.phase, one.paths) != before or one.attempt >= event.attempt
-        ]
-    run.resolutions.append(event)
 
 
 def _deleted(run: Run, event: events.PlanDeleted, at: float) -> None:
@@ -477,7 +458,7 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.AgentNoted: _agent_noted,
     events.AgentEnded: _agent_ended,
     events.HealTried: _heal_tried,
-    events.ConflictSettled: _settled,
+    **APPLY_CONFLICTS,
     **APPLY_SUBTASKS,
     **APPLY_WORKERS,
     **APPLY_HEALTH,

@@ -9,8 +9,10 @@ import asyncio
 import traceback
 
 from orchard.core.run import Run
+from orchard.core.states import JobState
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
+from orchard.engine.merges.by_hand import end_conflict
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.phases import JOB_PHASES, run_phases
 from orchard.engine.programs import redacted
@@ -89,6 +91,8 @@ def _record_failure(context: Context, failed: Failed) -> None:
         failed.left,
         advice=plain_hint(failed.hint),
         stand_in=context.stand_in,
+        merge=(failed.merge.ours, failed.merge.theirs) if failed.merge is not None else (),
+        sides=failed.sides,
     )
     context.record(event)
 
@@ -109,4 +113,6 @@ async def _stopped(context: Context) -> None:
 
 async def _tidy(context: Context) -> None:
     over = context.job_id == VALIDATION
+    if context.state.state is JobState.SUCCEEDED:
+        await end_conflict(context.engine, context.run, context.job_id, "left open when the job had succeeded")
     await release_unneeded(context.engine, context.run, list(context.run.records) if over else [context.job_id])

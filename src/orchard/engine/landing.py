@@ -28,8 +28,8 @@ from orchard.git.landing import landing as git_landing
 from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.obstacles import REVERT, LandingRefused, some
 from orchard.git.landing.recovery import Settled
-from orchard.git.merge.conflicts import share_memory
 from orchard.git.merge.integration import Conflicted, compose_message
+from orchard.git.merge.memory import share_memory
 from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
 from orchard.model.events import plans as events
 from orchard.model.phases import Phase

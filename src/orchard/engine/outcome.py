@@ -32,6 +32,9 @@ class Failed(Struct, frozen=True):
     left: str = ""
     """What the worktree looked like then; see `JobFailed`."""
     merge: Merge | None = None
+    """The merge that met a conflict."""
+    sides: tuple[str, ...] = ()
+    """What people call the two sides of it."""
 
 
 class Held(Struct, frozen=True):

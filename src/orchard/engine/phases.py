@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from orchard.engine.context import Context
-from orchard.engine.merges.gather import base_ref, gather
+from orchard.engine.merges.gather import Between, base_ref, conflict, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.snapshot import merge_leaf
 from orchard.engine.turns.heal import edited_since, folder_state, healed, healed_trailers
@@ -23,11 +23,12 @@ from orchard.engine.works import run_works, setup
 from orchard.errors import Next, SystemRefused
 from orchard.files import read_plain
 from orchard.git.history import count_commits, files
+from orchard.git.merge.conflicts import Merge
 from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted
 from orchard.model.phases import PHASES, Phase, at_or_after
-from orchard.model.plan import Job, Resolver, Work
+from orchard.model.plan import Job, JobId, Resolver, Work
 
 WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
 
@@ -103,13 +104,9 @@ async def merge_fi(context: Context) -> Outcome:
 async def _note_picks(context: Context, base: str) -> None:
     """Record where a side was taken between two needs: what one of them did is not in what the job starts from."""
     world, run, needs = context.world, context.run, context.job.needs
-    made = {run.records[need].passed_on: need for need in needs}
-    commits = [commit for commit in made if commit is not None]
+    commits = [commit for need in needs if (commit := run.records[need].passed_on) is not None]
     for pick in await world.in_thread(lambda: list(world.picks.inside(world.integration.objects, base, commits))):
-        theirs = made.get(pick.theirs)
-        earlier = needs[: needs.index(theirs)] if theirs is not None else ()
-        ours = (made[pick.ours],) if pick.ours in made else earlier
-        sides = Sides(ours, (theirs,) if theirs is not None else ())
+        sides = Sides(*_whose(context, pick.ours, pick.theirs))
         if note := record_pick(context.engine, run, context.job_id, Phase.MERGE_FI, pick, sides):
             context.notes.append(note)
 
@@ -120,7 +117,26 @@ async def _gathered(context: Context, hold: str, commits: list[str], resolver: R
     floor = context.run.pinned.base_commit
     step = partial(world.in_thread, gather, world, context.run.id, hold, commits, resolver, floor)
     found = await world.again_if_vanished(step)
-    return Passed(found) if isinstance(found, str) else found
+    if isinstance(found, str):
+        return Passed(found)
+    return conflict(found.merge, resolver, _between(context, found.merge)) if found.merge is not None else found
+
+
+def _between(context: Context, merge: Merge) -> Between:
+    """Which of the jobs that this one needs do not fit together."""
+    ours, theirs = _whose(context, merge.ours, merge.theirs)
+    first, second = (" and ".join(f"job '{one}'" for one in side) or "another need" for side in (ours, theirs))
+    who = f"J{first[1:]} and {second}, which job '{context.job_id}' needs,"
+    return Between(context.run.id, context.job_id, who, first, second)
+
+
+def _whose(context: Context, ours: str, theirs: str) -> tuple[tuple[JobId, ...], tuple[JobId, ...]]:
+    """The needs whose work is on either side of a merge: one that was merged, and those that were before it."""
+    needs = context.job.needs
+    made = {context.run.records[need].passed_on: need for need in needs}
+    second = made.get(theirs)
+    earlier = needs[: needs.index(second)] if second is not None else ()
+    return (made[ours],) if ours in made else earlier, (second,) if second is not None else ()
 
 
 async def _take_folder(context: Context, base: str) -> Outcome:

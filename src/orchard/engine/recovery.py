@@ -20,6 +20,7 @@ from orchard.core.states import JobState
 from orchard.engine.engine import Engine
 from orchard.engine.landing import settle, settle_undo, tell_settled
 from orchard.engine.machine.vigil import last_pulse
+from orchard.engine.merges.by_hand import end_conflicts
 from orchard.engine.plans.refs import slug
 from orchard.engine.turns.idle import WORKER, waiting_worker
 from orchard.engine.turns.subtask import end_abandoned, settle_subtasks
@@ -114,6 +115,7 @@ async def _settle_plan(engine: Engine, run: Run) -> None:
     await settle_undo(engine, run)
     if run.deleted:
         await end_all(engine, run, "the plan was deleted")
+        await end_conflicts(engine, run, "the plan was deleted")
     await release_unneeded(engine, run, list(run.records))
 
 

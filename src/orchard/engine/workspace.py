@@ -460,6 +460,7 @@ def folders_of(run: Run) -> list[Worktree]:
     for record in run.records.values():
         found += [(record.worktree.worktree, record.worktree.path)] if record.worktree is not None else []
         found += [(one.worktree, one.path) for one in record.subtasks.values()]
+        found += [(record.conflict.worktree, record.conflict.path)] if record.conflict is not None else []
     return [Worktree(name, Path(path)) for name, path in found if name is not None and path is not None]
 
 

@@ -6,6 +6,7 @@ from orchard.operations import query as queries
 from orchard.operations.commands import (
     changes,
     completion,
+    conflicts,
     conversation,
     drafts,
     jobs,
@@ -48,6 +49,7 @@ _ALL: tuple[Operation, ...] = (
     jobs.force_fail_job,
     jobs.approve_job,
     jobs.reject_job,
+    conflicts.resolve_conflict,
     *permissions.OPERATIONS,
     workers.deploy_jobs,
     workers.deploy_task,

@@ -70,6 +70,9 @@ FAILPOINTS: frozenset[str] = frozenset(
         "subtask.after-pull",
         # what agents resolved and healed
         "resolve.remembered",
+        "conflict.before-unmerge",
+        "conflict.saved",
+        "conflict.remembered",
         "mending.before-merge",
         # refs: every transaction of ours, and the proof that what a new ref holds can be read
         "ref.before-update",

@@ -41,6 +41,7 @@ COMMANDS = {
     "pause_worker": "pause [worker]",
     "purge_plan": "purge [plan]",
     "restore_saved_work": "recover [ref] [folder] [--plan plan]",
+    "resolve_conflict": "resolve [job] [--plan plan] [--continue] [--abort]",
     "resume_plan": "resume [plan]",
     "resume_worker": "resume [worker]",
     "reject_job": "reject [job] WHY [--plan plan]",
@@ -68,6 +69,7 @@ def command_line(step: Next) -> str:
 
 def _words(form: str, step: Next) -> Iterator[str]:
     given = {"plan": step.plan, "job": step.job, "worker": f"{step.plan}:{step.job}", **step.args}
+    given |= {step.args["step"]: True} if "step" in step.args else {}
     plain, *said = form.replace("]", "").split(" [")
     yield plain
     for words in said:

@@ -321,6 +321,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     ]
     result: Annotated[str | None, Meta(description="What it came to, by whoever called it done.")] = None
     allowed: Annotated[bool, Meta(description="Whether it failed, and the plan went on as it says.")] = False
+    conflict: Annotated[str | None, Meta(description="The worktree in which its conflict is resolved by hand.")] = None
 
 
 class PlanView(Struct, frozen=True):

@@ -12,16 +12,16 @@ from orchard.core.job_names import failed_words
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
-from orchard.core.sides import SIDES
 from orchard.core.states import ACTIVE, JobState
 from orchard.core.views import documents
 from orchard.core.views.attempts import UNDER_WAY, progress_view, subtasks_view
+from orchard.core.views.conflicts import conflict_hint, is_open, steps_of_failure
 from orchard.core.views.figures import JobUsage, PlanUsage
 from orchard.core.views.health import alarms_of, at_work
 from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view
-from orchard.errors import Hint, Next, Say, hint_from, steps_of
-from orchard.model.events.plans import CallAsked, JobFailed, Pushed
+from orchard.errors import Hint, Next, Say, steps_of
+from orchard.model.events.plans import CallAsked, Pushed
 from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.model.usage import Usage
@@ -29,8 +29,6 @@ from orchard.model.usage import Usage
 NAMED_JOBS = 8
 PERMISSION = "permission"
 """The kind of what waits where an agent asks about a call."""
-TAKE_SIDE = "--resolver"
-"""What the text of a hint in an older journal holds that advises to settle a conflict by taking a side."""
 
 
 _ANSWERS = {
@@ -269,15 +267,8 @@ def job_steps(run: Run, job: JobId, say: Say, *, engine: bool = True) -> list[Ne
     if asked or run.deleted:
         return asked
     if record.state in (JobState.FAILED, JobState.CANCELED):
-        advised, again = advised_steps(record.failure), Next("retry_job", run.id, job)
-        covered = again in advised or any(step.operation == "retry_plan" for step in advised)
-        return advised if covered else [*advised, again]
+        return steps_of_failure(run, job)
     return [Next("retry_plan", run.id)] if record.status is JobStatus.BLOCKED else []
-
-
-def advised_steps(failure: JobFailed | None) -> list[Next]:
-    """The steps that a failure was recorded with; an older journal has none of them."""
-    return steps_of(hint_from(failure.advice)) if failure is not None and failure.advice else []
 
 
 def _questions(run: Run) -> list[_Question]:
@@ -397,10 +388,6 @@ def _asking(run: Run, say: Say, asked: _Question) -> documents.Waiting:
     )
 
 
-def take_side(plan: str, side: str) -> Next:
-    return Next("update_plan", plan, args={"resolver": side})
-
-
 def plan_hint(run: Run, *, interrupted: bool) -> Hint | None:
     status = run.status
     if run.deleted:
@@ -409,8 +396,8 @@ def plan_hint(run: Run, *, interrupted: bool) -> Hint | None:
         return Next("resume_plan", run.id)
     if status in (PlanStatus.RUNNING, PlanStatus.WAITING) and (asked := _calls(run)):
         return asked[0].step, "; or: ", *asked[0].more
-    if status is PlanStatus.FAILED and _only_conflicts(run):
-        return take_side(run.id, "theirs"), " && ", Next("retry_plan", run.id), "  # or: --resolver ours"
+    if status is PlanStatus.FAILED and (hint := conflict_hint(run)) is not None:
+        return hint
     if status is PlanStatus.FAILED or status is PlanStatus.CANCELED:
         return Next("retry_plan", run.id)
     if status is PlanStatus.WAITING:
@@ -418,20 +405,6 @@ def plan_hint(run: Run, *, interrupted: bool) -> Hint | None:
             talk = Next("send_message", run.id, first.job, {"message": "MESSAGE"})
             return (talk, "; or: ", first.step) if first.step.operation == "complete_task" else first.step
     return None
-
-
-def _only_conflicts(run: Run) -> bool:
-    """Whether all that failed met conflicts that come again with every retry, until a side is taken."""
-    if run.plan.resolver in SIDES:
-        return False
-    failures = [record.failure for record in run.records.values() if record.state is JobState.FAILED]
-    return all(one is not None and one.reason == "conflict" and _takes_side(one) for one in failures)
-
-
-def _takes_side(failure: JobFailed) -> bool:
-    """Whether it was advised to take a side; an older journal has only the text of that."""
-    steps = advised_steps(failure)
-    return any(step.operation == "update_plan" for step in steps) if steps else TAKE_SIDE in (failure.hint or "")
 
 
 def job_view(run: Run, job_id: JobId, *, interrupted: bool = False) -> documents.JobView:
@@ -497,4 +470,5 @@ def _job_view(run: Run, job_id: JobId, *, stopped: bool) -> documents.JobView:
         idle_seconds=round(last.idle_seconds, 3) if last else 0.0,
         result=record.result if record.called_done else None,
         allowed=failure is not None and failure.stand_in is not None,
+        conflict=record.conflict.path if record.conflict is not None and is_open(run, job_id) else None,
     )

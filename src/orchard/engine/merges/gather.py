@@ -6,16 +6,17 @@ from functools import partial
 from msgspec import Struct
 
 from orchard.core.sides import SIDES
-from orchard.core.views.plans import take_side
+from orchard.core.views.conflicts import take_side
 from orchard.engine.merges.memory import pick_of
 from orchard.engine.outcome import Failed
 from orchard.engine.world import World
 from orchard.errors import Hint, Next
 from orchard.git.history import Line, Meeting, Unclear, is_ancestor, merge_bases, show_path
 from orchard.git.merge.account import Trees, check
-from orchard.git.merge.conflicts import SHARED, Merge, Resolution, resolve_by_side, resolve_from_memory
+from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, resolve_by_side
 from orchard.git.merge.integration import compose_message
-from orchard.git.refs import PREFIX, RefMoved, Update, hold, job_ref_part, update_refs
+from orchard.git.merge.memory import SHARED, resolve_as_by_hand, resolve_from_memory
+from orchard.git.refs import ANY, PREFIX, RefMoved, Update, hold, job_ref_part, update_refs
 from orchard.model.plan import Resolver
 from orchard.process.failpoint import failpoint
 
@@ -37,6 +38,9 @@ def gather(
     except Unclear:
         joined = _join(world, (plan, resolver), (first, others), None)
     if isinstance(joined, Failed):
+        if joined.merge is not None and joined.merge.ours not in commits:
+            # What was merged before the conflict is there when somebody resolves it, perhaps weeks later.
+            update_refs(world.repo.git, [Update(ref, joined.merge.ours, ANY)], "orchard: gathered up to a conflict")
         return joined
     commit, made = joined
     if made:
@@ -97,8 +101,8 @@ def _merge(
     check(objects, Trees(found, tree(ours), tree(theirs), merge.tree, merge.conflicts))
     resolution = resolve(world, plan, merge, resolver)
     if resolution is None:
-        between = Between(plan, f"Two of the job's needs ({ours:.12} and {theirs:.12})", "the first need", "the second")
-        return conflict(merge, resolver, between)
+        who = f"Two of the job's needs ({ours:.12} and {theirs:.12})"
+        return conflict(merge, resolver, Between(plan, "", who, "the first need", "the second"))
     when = max(commit_time(world, ours), commit_time(world, theirs))
     made = merger.commit(resolution.tree, (ours, theirs), compose_message("Gather what a job needs"), when=when)
     if resolution.paths:
@@ -107,20 +111,26 @@ def _merge(
 
 
 def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolution | None:
-    """The tree of a merge, None where it stays open; what an agent decides comes by way of the memory."""
+    """The tree of a merge, None where it stays open; what an agent or a person decides comes by way of the memory."""
     if merge.clean:
         return Resolution(merge.tree, ())
-    if resolver == "fail":
-        return None
     objects = world.integration.objects
     if resolver == "agent":
         memories = (resolve_from_memory(world.repo, objects, one, merge) for one in (plan, SHARED))
         return next((found for found in memories if found is not None), None)
-    return resolve_by_side(world.repo, objects, merge, resolver)
+    by_hand = resolve_as_by_hand(world.repo, objects, plan, merge)
+    if by_hand is not None or resolver == "fail":
+        return by_hand
+    try:
+        return resolve_by_side(world.repo, objects, merge, resolver)
+    except BadResolution:
+        return None
 
 
 class Between(Struct, frozen=True):
     plan: str
+    job: str
+    """The job that fails, as people call it."""
     who: str
     ours: str
     theirs: str
@@ -128,14 +138,15 @@ class Between(Struct, frozen=True):
     """Whether both sides are jobs, of which one could have needed the other."""
 
     def hint(self, resolver: Resolver) -> Hint:
-        """What helps: a side to take, since the same merge meets the same conflict again."""
+        """What helps: to resolve it, or a side to take, since the same merge meets the same conflict again."""
         order = " In a new plan, let one job need the other." if self.jobs else ""
+        by_hand = "Resolve it by hand: '", Next("resolve_conflict", self.plan, self.job), "'."
         if resolver in SIDES:
-            return f"Neither side can be taken as it is.{order}"
+            return "Neither side can be taken as it is. ", *by_hand, order
         theirs, ours = (take_side(self.plan, side) for side in ("theirs", "ours"))
         again = Next("retry_plan", self.plan)
-        keep = f"To keep the version of {self.theirs}: '", theirs, f"', or of {self.ours}: '", ours, "'; then '"
-        return (*keep, again, f"'.{order}")
+        keep = f" To keep the version of {self.theirs}: '", theirs, f"', or of {self.ours}: '", ours, "'; then '"
+        return (*by_hand, *keep, again, f"'.{order}")
 
 
 def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
@@ -146,7 +157,8 @@ def conflict(merge: Merge, resolver: Resolver, between: Between) -> Failed:
         "conflict",
         f"{between.who} conflict in {listed}.",
         hint=between.hint(resolver),
-        merge=merge if resolver == "agent" else None,
+        merge=merge,
+        sides=(between.ours, between.theirs),
     )
 
 

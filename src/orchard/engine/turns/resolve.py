@@ -33,8 +33,9 @@ from orchard.engine.workspace import Workspace
 from orchard.engine.world import World
 from orchard.errors import OrchardError
 from orchard.git.history import merge_bases, show_path
-from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, extract, remember_all, take_back
+from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, extract, take_back
 from orchard.git.merge.integration import LeafMerge
+from orchard.git.merge.memory import remember_all
 from orchard.model.events.plans import ConflictSettled
 from orchard.model.permissions import all_of
 from orchard.model.phases import Phase
@@ -142,9 +143,10 @@ TRIES = 2
 
 async def merge_with_resolver(context: Context, merge: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """Make a merge, and have an agent resolve the conflicts it meets, where the plan says so."""
+    asks = (context.plan.resolver or context.world.config.resolver) == "agent"
     for _ in range(ROUNDS):
         outcome = await merge()
-        if not isinstance(outcome, Failed) or outcome.merge is None:
+        if not isinstance(outcome, Failed) or outcome.merge is None or not asks:
             return outcome
         problem = await _ask_resolver(context, outcome.merge)
         if isinstance(problem, Held):

@@ -5,7 +5,7 @@ A resolution is a new tree that differs from it at those paths only, which is ch
 
     resolve_by_side        one side's version of each path, mode and all
     extract, take_back     the versions as numbered files in a private folder, for an agent or a person to work on
-    remember, recall       the same conflict is not asked about twice
+    remember, recall       the same conflict is not asked about twice (`memory.py`)
 
 Git moves a file that stands where the other side has a folder to `<path>~<commit>`; such leftovers are put back to
 their own path or removed. Names never become paths: in the private folder a file is called `3.merged`, and
@@ -13,7 +13,6 @@ their own path or removed. Names never become paths: in the private folder a fil
 """
 
 import base64
-import hashlib
 import json
 import os
 import re
@@ -27,12 +26,9 @@ from msgspec import Struct
 from orchard.errors import OrchardError
 from orchard.git.history import show_path
 from orchard.git.objects.reader import GITLINK, SYMLINK, TREE, Entry, Objects
-from orchard.git.refs import ANY, PREFIX, Update, job_ref_part, list_refs, read_ref, update_refs
 from orchard.git.repository import Repository
 from orchard.git.scratch import private_file
 
-SHARED = "__shared__"
-"""In place of a plan, for resolutions that have landed: every plan of the repository may use them."""
 FILE_LIMIT = 64 * 1024 * 1024
 MANIFEST = "manifest.json"
 TEXT_KINDS = frozenset({"content", "add/add", "modify/delete"})
@@ -104,7 +100,7 @@ class Resolution(Struct, frozen=True):
     tree: str
     paths: tuple[bytes, ...]
     by: str = ""
-    """Who decided: `ours`, `theirs`, `agent`, `remembered`."""
+    """Who decided: `ours`, `theirs`, `agent`, `hand`, `remembered`."""
 
 
 def parse_merge(field: Callable[[], bytes], ours: str, theirs: str, *, clean: bool) -> Merge:
@@ -175,7 +171,7 @@ def resolve_by_side(repo: Repository, objects: Objects, merge: Merge, side: Side
             raise BadResolution("Git reports a conflict without saying where, so no side can be taken.")
         if conflict.kind == "directory-rename" and conflict.base is None and None in (conflict.ours, conflict.theirs):
             continue  # A new file whose folder was renamed: both sides want it, where git put it.
-        home, owner = _own_path(merge, conflict.path)
+        home, owner = own_path(merge, conflict.path)
         if conflict.base is None and conflict.ours is None and conflict.theirs is None:
             if owner is None:
                 continue  # A remark about a folder; git names no version of anything.
@@ -187,7 +183,7 @@ def resolve_by_side(repo: Repository, objects: Objects, merge: Merge, side: Side
         below = objects.entry(merge.tree, home)
         if below is not None and below.mode == TREE:
             removed |= {home + b"/" + change.path for change in objects.diff_trees(None, below.oid)}
-    tree = _rebuild(repo, objects, merge, {**dict.fromkeys(removed), **placed})
+    tree = rebuild(repo, objects, merge, {**dict.fromkeys(removed), **placed})
     return Resolution(tree, tuple(sorted(removed | placed.keys())), side)
 
 
@@ -228,59 +224,10 @@ def take_back(repo: Repository, objects: Objects, merge: Merge, folder: Path) ->
         if content is None and conflict.kind != "modify/delete":
             raise BadResolution(f"The resolved version of {show_path(conflict.path)} is missing.")
         changes[conflict.path] = None if content is None else _store(repo, objects, conflict, content)
-    return Resolution(_rebuild(repo, objects, merge, changes), tuple(sorted(changes)), "agent")
+    return Resolution(rebuild(repo, objects, merge, changes), tuple(sorted(changes)), "agent")
 
 
-def conflict_key(conflict: Conflict) -> str:
-    """The same three versions make the same key, whatever the path and the commits, and whichever side came first."""
-    three = (conflict.base, conflict.ours, conflict.theirs)
-    base, *sides = (f"{entry.mode:o} {entry.oid}" if entry is not None else "-" for entry in three)
-    said = "|".join([base, *sorted(sides)])
-    return hashlib.sha256(f"{conflict.kind}|{said}".encode()).hexdigest()
-
-
-def remember(repo: Repository, plan: str, key: str, oid: str) -> None:
-    update_refs(repo.git, [Update(_memory(plan, key), oid, ANY)], "orchard: resolution")
-
-
-def recall(repo: Repository, plan: str, key: str) -> str | None:
-    return read_ref(repo.git, _memory(plan, key))
-
-
-def remember_all(repo: Repository, objects: Objects, plan: str, merge: Merge, resolution: Resolution) -> None:
-    """Keep every file of a resolution that was made by editing text."""
-    for conflict in merge.conflicts:
-        entry = objects.entry(resolution.tree, conflict.path)
-        if conflict.kind in TEXT_KINDS and entry is not None and entry.is_regular:
-            remember(repo, plan, conflict_key(conflict), entry.oid)
-
-
-def resolve_from_memory(repo: Repository, objects: Objects, plan: str, merge: Merge) -> Resolution | None:
-    changes: dict[bytes, Entry | None] = {}
-    for conflict in merge.conflicts:
-        oid = recall(repo, plan, conflict_key(conflict)) if conflict.kind in TEXT_KINDS else None
-        if oid is None or not objects.exists(oid):
-            return None
-        changes[conflict.path] = Entry(_merged_mode(conflict), oid)
-    return Resolution(_rebuild(repo, objects, merge, changes), tuple(sorted(changes)), "remembered")
-
-
-def share_memory(repo: Repository, plan: str) -> None:
-    """Let other plans use what was resolved in this one: it has passed validation and landed."""
-    prefix = _memory(plan, "")
-    found = list_refs(repo.git, prefix.rstrip("/"))
-    update_refs(
-        repo.git,
-        [Update(_memory(SHARED, ref.removeprefix(prefix)), oid, ANY) for ref, oid in found.items()],
-        "orchard: resolution",
-    )
-
-
-def _memory(plan: str, key: str) -> str:
-    return f"{PREFIX}/resolutions/{job_ref_part(plan)}/{key}"
-
-
-def _own_path(merge: Merge, path: bytes) -> tuple[bytes, Side | None]:
+def own_path(merge: Merge, path: bytes) -> tuple[bytes, Side | None]:
     """Where a file belongs that git moved to `<path>~<commit>`, and whose it is."""
     found = re.fullmatch(rb"(?s)(.*)~([0-9a-f]{40,64})(_[0-9]+)?", path)
     label = found[2].decode() if found else ""
@@ -289,7 +236,7 @@ def _own_path(merge: Merge, path: bytes) -> tuple[bytes, Side | None]:
     return found[1], "ours" if label == merge.ours else "theirs"
 
 
-def _merged_mode(conflict: Conflict) -> int:
+def merged_mode(conflict: Conflict) -> int:
     """The mode that a resolved file has: what changed it wins, ours where both did."""
     ours, theirs = conflict.ours, conflict.theirs
     if ours is None or theirs is None:
@@ -328,10 +275,10 @@ def _store(repo: Repository, objects: Objects, conflict: Conflict, content: byte
             raise BadResolution(f"There are conflict markers left in {show_path(conflict.path)}.")
     # `--no-filters`: the bytes are what is in the repository, not what a checkout shows.
     oid = repo.git("hash-object", "-w", "--no-filters", "--stdin", stdin=content).text
-    return Entry(_merged_mode(conflict), oid)
+    return Entry(merged_mode(conflict), oid)
 
 
-def _rebuild(repo: Repository, objects: Objects, merge: Merge, changes: Mapping[bytes, Entry | None]) -> str:
+def rebuild(repo: Repository, objects: Objects, merge: Merge, changes: Mapping[bytes, Entry | None]) -> str:
     zero = "0" * len(merge.tree)
     # Removals first: a folder has to be gone before a file can take its place.
     rows = [f"0 {zero}\t".encode() + path for path, entry in changes.items() if entry is None]

@@ -126,10 +126,10 @@ class HealTried(PhaseFact, frozen=True):
 
 
 class ConflictSettled(PhaseFact, frozen=True):
-    """Conflicting paths were resolved by an agent, by taking a side, or as they were resolved before."""
+    """Conflicting paths were resolved by an agent, by hand, by taking a side, or as they were resolved before."""
 
     by: str
-    """The agent's name, `ours` or `theirs`, or `remembered`."""
+    """The agent's name, `hand`, `ours` or `theirs`, or `remembered`."""
     paths: tuple[str, ...]
     ours: str
     theirs: str

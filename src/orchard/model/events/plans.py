@@ -272,6 +272,10 @@ class JobFailed(JobEvent, frozen=True):
     """The hint as words and steps, for programs and for other surfaces than a terminal; (): it names no step."""
     stand_in: str | None = None
     """Where the plan allows the failure: the commit that the jobs which need it start from instead of a result."""
+    merge: tuple[str, ...] = ()
+    """For a conflict: the two commits whose merge met it, ours and theirs."""
+    sides: tuple[str, ...] = ()
+    """What people call those two."""
 
 
 class JobCanceled(JobEvent, frozen=True):
@@ -344,6 +348,23 @@ class WorktreeTaken(AttemptFact, frozen=True):
 
 class WorktreeGone(JobFact, frozen=True):
     """The job's worktree was given back or removed; what it held was saved before."""
+
+    worktree: str
+
+
+class ConflictOpened(AttemptFact, frozen=True):
+    """Somebody resolves the conflict of this attempt by hand, in this worktree, which stands at `base`."""
+
+    worktree: str
+    path: str
+    base: str
+    """A commit of both sides that has their merge with its conflict markers."""
+    ours: str
+    theirs: str
+
+
+class ConflictClosed(JobFact, frozen=True):
+    """The worktree of a conflict was given back or removed; what it held was saved before."""
 
     worktree: str
 

@@ -114,6 +114,12 @@ def _decide_retry(run: Run, args: RetryPlan, ready: _Ready, scene: Scene) -> Dec
     return Decision(events, {"jobs": chosen})
 
 
+def retrying(run: Run, job: JobId, scene: Scene) -> list[Event]:
+    """What is recorded to try one job again where it failed, as somebody asks for it now."""
+    ready = _Ready(run.paused, run.canceled, None)
+    return list(_decide_retry(run, RetryPlan(plan=run.id, jobs=[job]), ready, scene).events)
+
+
 def _chosen(run: Run, jobs: list[str] | None) -> list[JobId]:
     """The jobs that are meant, all of which can be retried now."""
     if run.deleted:

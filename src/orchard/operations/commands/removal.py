@@ -6,6 +6,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from orchard.core.run import Run
+from orchard.engine.merges.by_hand import end_conflicts
 from orchard.engine.turns.turn import remove_private
 from orchard.engine.workspace import end_all, folders_of
 from orchard.errors import Next, UsageError
@@ -47,6 +48,7 @@ async def _end_worktrees(scene: Scene, run: Run, args: OfPlan, _: Decision) -> J
     await scene.engine.durable()
     failpoint("delete.recorded")
     await end_all(scene.engine, run, "the plan was deleted")
+    await end_conflicts(scene.engine, run, "the plan was deleted")
     failpoint("delete.after-folders")
     return {"kept_folders": [str(worktree.path) for worktree in folders_of(run)]}
 

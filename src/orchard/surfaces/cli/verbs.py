@@ -66,6 +66,7 @@ VERBS: Mapping[str, Verb] = {
     "reject": Verb(
         "act", "jobs.jobs:reject", "Reject the changes of a job that waits for a person; its agent is told why."
     ),
+    "resolve": Verb("act", "jobs.conflicts:resolve", "Resolve the conflict of a job by hand, in a worktree."),
     "allow": Verb("act", "jobs.jobs:allow", "Let an agent make the call that it asks about."),
     "deny": Verb("act", "jobs.jobs:deny", "Refuse the call that an agent asks about; it goes on without it."),
     "land": Verb("act", "plans.plans:land", "Land a plan that waits before landing."),

@@ -22,6 +22,7 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
     ),
     "jobs": (
         "create_job", "list_jobs", "get_job_attempts", "force_fail_job", "update_job", "approve_job", "reject_job",
+        "resolve_conflict",
     ),
     "groups": ("list_groups", "get_group", "cancel_group"),
     "workers": (

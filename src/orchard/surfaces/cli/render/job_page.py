@@ -99,7 +99,8 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         yield "evidence", f"{evidence.get('type', '')}: {evidence.get('summary', '')}", ""
         yield "outcome", _compact(evidence.get("outcome") or ""), ""
     yield "error", job.error, "bad"
-    yield "hint", job.hint, "wait"
+    yield "resolved in", job.conflict, "wait"
+    yield "hint", None if job.conflict else job.hint, "wait"
 
 
 def _several(label: str, value: object, meaning: Meaning) -> Iterator[Line]:

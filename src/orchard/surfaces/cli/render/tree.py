@@ -166,7 +166,9 @@ def _detail_lines(job: JobView, indent: str) -> list[Line]:
     reason = job.error or (job.waiting.reason if job.waiting else _called_done(job))
     for row in safe_lines(reason)[:20] if reason else []:
         lines.append([(indent, ""), (row, "bad" if job.error else "wait")])
-    if job.hint:
+    if job.conflict:
+        lines.append([(indent, ""), ("being resolved in ", "wait"), (safe(job.conflict, 4000), "")])
+    elif job.hint:
         lines.append([(indent, ""), ("hint: ", "wait"), (safe(job.hint, 2000), "")])
     return lines
 

@@ -13,6 +13,7 @@ from orchard.core.job_names import worker_name
 from orchard.core.run import Run
 from orchard.core.scheduler import group_statuses
 from orchard.core.states import JobState
+from orchard.core.views.conflicts import is_open, resolve_step
 from orchard.core.views.documents import Waiting
 from orchard.core.views.plans import needs_person, plan_summary
 from orchard.engine.plans.refs import slug
@@ -189,6 +190,8 @@ def next_step(run: Run, status: str) -> str:
         return "It waits: " + "; ".join(_answer(one) for one in asking[:3])
     if status == PlanStatus.FAILED:
         failed = [job for job, record in run.records.items() if record.state is JobState.FAILED]
+        if being := [step for one in failed if is_open(run, one) and (step := resolve_step(run, one)) is not None]:
+            return f"Resolve the files in the worktree, then {tool_call(being[0])}."
         job = failed[0] if failed else VALIDATION
         return f'get_job_failure(plan="{run.id}", job="{job}"), then retry_job or retry_plan.'
     if status == PlanStatus.SUCCEEDED:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from orchard.app import App
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE
+from orchard.core.views.conflicts import is_open
 from orchard.errors import NeedsPerson, Next, NotFound, UsageError
 from orchard.model.plan import JobId
 from orchard.surfaces.cli.group import PATHS, WithPaths, verb
@@ -23,6 +24,7 @@ from orchard.surfaces.cli.terminal import Terminal
 IN_USE = "Job '{job}' runs in there now: what you change, its programs see."
 WAITS = "The agent of '{job}' waits for a message; its next turn goes on in this session."
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
+RESOLVING = "Resolve the conflict in here, then: orchard resolve {plan}:{job} --continue"
 EDITED = "What you change in there counts when the job is tried again: orchard retry {plan}:{job}"
 
 
@@ -57,7 +59,8 @@ def shell(terminal: Terminal, job: str, plan: str | None) -> None:
     command = click.get_current_context().meta[PATHS]
     if not command:
         running = run.records[job_id].state in ACTIVE
-        said = IN_USE.format(job=job_id) if running else EDITED.format(plan=run.id, job=job_id)
+        idle = RESOLVING if is_open(run, job_id) else EDITED
+        said = IN_USE.format(job=job_id) if running else idle.format(plan=run.id, job=job_id)
         terminal.note(text.warning(said) if running else text.done(said))
     named = {"PLAN": run.id, "JOB": job_id, "WORKTREE": str(folder), "BASE": run.records[job_id].base or ""}
     env = {**os.environ, **{f"ORCHARD_{name}": value for name, value in named.items()}}
@@ -67,7 +70,8 @@ def shell(terminal: Terminal, job: str, plan: str | None) -> None:
 def _worktree(app: App, job: str, plan: str | None) -> tuple[Run, JobId, Path]:
     found, job_id = app.find_job(job, plan)
     run = app.run_of(found)
-    taken = run.records[job_id].worktree
+    record = run.records[job_id]
+    taken = record.conflict if is_open(run, job_id) else record.worktree  # what a person edits counts there
     if taken is None or not Path(taken.path).is_dir():
         raise NotFound(
             f"Job '{job_id}' has no worktree now; it is {run.records[job_id].status}.",
