@@ -110,13 +110,15 @@ async def test_an_agent_shares_the_temporary_folder_of_the_job_and_finds_at_its_
     (private_home / "data").mkdir()
     (private_home / "data/in.txt").write_text("in\n")
     monkeypatch.setenv("ORCHARD_SANDBOX_EXPOSE", "~/data")
-    script = steps(Shell("cat $TMPDIR/before ~/data/in.txt > said.txt; echo after > $TMPDIR/after"), Say("Done."))
+    script = steps(
+        Shell("cat $TMPDIR/before ~/data/in.txt > said.txt; grep -c email ~/.gitconfig >> said.txt"), Say("Done.")
+    )
     checks = "prechecks: 'echo before > $TMPDIR/before', postchecks: '! ls $TMPDIR | grep orchard-agent'"
     with walled(BUILTIN, level, script, monkeypatch, private_home):
         status = await orchard.run(f"name: One\njobs: [{{id: a, {checks}, work: {asks(BUILTIN, 'Look around')}}}]")
 
         assert statuses(status) == {"a": "succeeded"}, job(status, "a")["error"]
-    assert orchard.repo.files("work")["said.txt"] == "before\nin\n"
+    assert orchard.repo.files("work")["said.txt"] == "before\nin\n1\n"
 
 
 @pairs

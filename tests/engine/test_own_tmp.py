@@ -75,7 +75,7 @@ async def test_a_stranger_s_folder_of_that_name_is_not_used(
     from orchard.engine.machine.sandbox import Folders
 
     folders = Folders(tmp_path / "jobs/one")
-    folders.make(("a", "a@b"))
+    folders.make()
     kept = tmp_path / "kept"
     kept.mkdir()
     assert folders.make_short() == folders.short

@@ -20,6 +20,7 @@ from orchard.engine.machine.sandbox import (
     make_placeholders,
     remove_placeholders,
 )
+from orchard.git.objects import large
 from orchard.git.objects.quarantine import bring_in, is_empty
 from orchard.git.pipes import remove_links
 from orchard.git.repository import Worktree
@@ -92,8 +93,14 @@ class Enclosure:
         return f"The wall around the job may be why: {first.setting(home)} opens what it was kept from."
 
     async def bring_in(self) -> None:
-        """Bring the objects that its programs' own git wrote into the repository."""
+        """Bring the objects that its programs' own git wrote into the repository, large files first."""
         world = self._engine.world
+        if not large.is_empty(self.folders.large) and (kept := large.store(world.repo)) is not None:
+            refused = await world.in_thread(large.bring_in, kept, self.folders.large)
+            for name in refused:
+                self._engine.warn(
+                    self._run.id, f"Git LFS wrote a file in the job that is not what its name says: {name}", self._job
+                )
         if is_empty(self.folders.objects):
             return
         brought = await world.in_thread(bring_in, world.repo, self.folders.objects)
@@ -105,7 +112,7 @@ class Enclosure:
 
     async def remove(self) -> None:
         """Once the worktree is given back; what git did not accept stays there, for no other place has it."""
-        if not is_empty(self.folders.objects):
+        if not is_empty(self.folders.objects) or not large.is_empty(self.folders.large):
             return
         await self._engine.world.in_thread(self.folders.remove)
 

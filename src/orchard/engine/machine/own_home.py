@@ -86,3 +86,15 @@ def _inside(top: int, names: tuple[str, ...]) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def put(home: Path, name: str, content: bytes) -> None:
+    """Put a file there, where nothing of that name is."""
+    *folders, last = name.split("/")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError), _held(home) as top, _inside(top, tuple(folders)) as folder:
+        file = os.open(last, flags, 0o644, dir_fd=folder)
+        try:
+            os.write(file, content)
+        finally:
+            os.close(file)

@@ -25,10 +25,11 @@ from msgspec import Struct
 import orchard
 from orchard.agents.project_settings import read_by
 from orchard.core.run import Run
+from orchard.engine.machine.git_settings import GitSettings, git_settings
 from orchard.engine.machine.manifests import manifests_above
 from orchard.engine.machine.own_home import Opened, furnish
 from orchard.engine.world import World
-from orchard.git.objects import quarantine
+from orchard.git.objects import large, quarantine
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.setup import folder_to_link
 from orchard.model.sandbox import Level as Wanted
@@ -87,6 +88,11 @@ class Folders(Struct, frozen=True):
         return self.top / "objects"
 
     @property
+    def large(self) -> Path:
+        """What its git LFS wrote."""
+        return self.top / "large"
+
+    @property
     def shared(self) -> Path:
         """Where programs behind a wall with mounts see the repository's own objects; outside nothing is there."""
         return self.top / "shared"
@@ -96,18 +102,13 @@ class Folders(Struct, frozen=True):
         """Where programs leave what is for us."""
         return self.top / "out"
 
-    def make(self, identity: tuple[str, str]) -> None:
+    def make(self) -> None:
         self.top.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("home", "tmp", "out", "objects", "objects/info", "objects/pack"):
             with suppress(FileExistsError):
                 (self.top / name).mkdir(mode=0o700)
                 if name == "tmp":
                     (self.top / name).chmod(0o1777)  # as programs expect of /tmp; others do not come this far
-        name, email = (part.replace("\\", "").replace('"', "") for part in identity)
-        settings = f'[user]\n\tname = "{name}"\n\temail = "{email}"\n[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n'
-        file = self.home / ".gitconfig"
-        if not os.path.lexists(file):
-            file.write_text(settings, "utf-8", errors="replace")
 
     def make_short(self) -> Path:
         """The short one, made; where its name is taken by somebody else, the long one."""
@@ -185,10 +186,12 @@ class Sandboxes:
         if level == "off":
             return None
         world, config = self._world, self._world.config.sandbox
-        folders.make(world.identity)
-        self.furnish(folders.home)
+        folders.make()
+        self.furnish(folders.home, level)
         own, kept = _of_worktree(world.repo, worktree, asked) if worktree is not None else ((), ())
         mounted = quarantine.mounts(folders.objects, world.repo, folders.shared) if level == "bwrap" else ()
+        if mounted and self._large is not None:
+            mounted += large.mounts(folders.large, self._large, folders.shared)
         objects = () if mounted else (folders.objects,)
         temporary = folders.temporary if level == "bwrap" else folders.make_short()
         shown = () if level == "bwrap" and Path("/tmp").is_dir() else (temporary,)  # or it stands at /tmp
@@ -208,10 +211,28 @@ class Sandboxes:
         env = self._told if mounted else {**self._told, **quarantine.variables(folders.objects, world.repo)}
         return Wall(level, policy, env)
 
-    def furnish(self, home: Path, more: Iterable[Path] = ()) -> None:
-        """Let programs whose home that is find there what the wall opens of the user's own, and `more`."""
+    def furnish(self, home: Path, level: Level, more: Iterable[Path] = ()) -> None:
+        """Let programs whose home that is find there what the wall opens of the user's own, and `more`, and his git."""
+        has_large = level == "bwrap" and self._large is not None
+        self._git.lay(home, without=None if has_large else large.DRIVER)
         named = (*self._named(), *self._writable(), *more)
         furnish(home, self._home, (*self._chains[0], *map(Opened, named)))
+
+    @cached_property
+    def _git(self) -> GitSettings:
+        """As it is when the first job is there, as with the user's name: no job can change it for the next."""
+        opened = (*self._exposed, *self._named())
+        seen = Policy(home=self._home, temporary=self._home, hidden=self._always_hidden, exposed=opened)
+        world = self._world
+        return git_settings(world.repo, world.identity, world.environment, seen.may_read)
+
+    @property
+    def _large(self) -> Path | None:
+        return self._kept_large if (self._world.repo.common_dir / "lfs").is_dir() else None
+
+    @cached_property
+    def _kept_large(self) -> Path | None:
+        return large.store(self._world.repo)
 
     @cached_property
     def _home(self) -> Path:

@@ -75,7 +75,7 @@ def _furnished(context: Context, seat: Seat, settings: Settings, launcher: Launc
     home, socket = seat.private / "home", context.engine.job_tokens.socket
     own = make_home(ways, home)
     folders = [path for path in settings.allowed_folders if path.is_dir()]
-    context.engine.sandboxes.furnish(home, folders)
+    context.engine.sandboxes.furnish(home, launcher.wall.level, folders)
     wall = launcher.wall.opened(
         writable=(seat.folder, seat.private, seat.scratch, *own, *folders),
         exposed=(*(places_of(ways.program) if ways.program is not None else ()), *_own_log(context)),

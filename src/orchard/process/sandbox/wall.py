@@ -17,6 +17,8 @@ _FOLDERS = {
 }
 """Variables that say where programs keep things, and where that is below a home."""
 _RUNTIME = "XDG_RUNTIME_DIR"
+_OF_GIT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")
+"""Where git finds settings: one that may not read what these name ends with an error, or has none."""
 
 
 class Wall(Struct, frozen=True):
@@ -38,6 +40,9 @@ class Wall(Struct, frozen=True):
                 found[name] = str(self.policy.home / below)
         if (place := found.get(_RUNTIME)) is not None and not self.policy.may_write(Path(place)):
             del found[_RUNTIME]  # nothing of it is there
+        for name in _OF_GIT:
+            if name in found and not self.policy.may_read(Path(found[name])):
+                del found[name]
         return found
 
     def opened(
