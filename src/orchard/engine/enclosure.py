@@ -22,8 +22,8 @@ from orchard.engine.machine.sandbox import (
 )
 from orchard.git.objects import large
 from orchard.git.objects.quarantine import bring_in, is_empty
-from orchard.git.pipes import remove_links
 from orchard.git.repository import Worktree
+from orchard.git.worktree.notes import put_in_order, remember
 from orchard.model.events.plans import SandboxRefused, SandboxSet
 from orchard.model.names import JobId
 from orchard.model.phases import Phase
@@ -47,6 +47,7 @@ class Enclosure:
     def __init__(self, engine: Engine, run: Run, job: JobId, whose: str) -> None:
         self._engine, self._run, self._job, self._whose = engine, run, job, whose
         self.wall: Wall | None = None
+        self._worktree: Worktree | None = None
 
     @property
     def folders(self) -> Folders:
@@ -56,6 +57,7 @@ class Enclosure:
     async def build(self, worktree: Worktree | None) -> None:
         """Put the wall up, where there is to be one; SandboxError where it cannot be had."""
         around, plan = self._engine.sandboxes.around, self._run.plan
+        self._worktree = worktree
         if self._engine.sandboxes.is_off(self._run):
             self.wall = None
         else:
@@ -142,6 +144,8 @@ class Enclosure:
     ) -> AsyncIterator[tuple[Launcher, BaseUrl | None]]:
         """The launcher with a door, and where the routes behind that are; None where there is no network."""
         attempt, phase, subtask = where
+        world, worktree = self._engine.world, self._worktree
+        notes = remember(world.repo, worktree) if worktree is not None else None
         make_placeholders(wall.policy)
 
         def tell(refusal: Refusal) -> None:
@@ -153,11 +157,12 @@ class Enclosure:
             async with self._engine.network.door(wall, allowed or self.allowed(), tell, routes) as (opened, door):
                 yield launcher.behind(opened), None if door is None else door.base_url
         finally:
-            for notes in wall.policy.writable:
-                if notes.parent == self._engine.world.repo.common_dir / "worktrees":
-                    remove_links(notes)  # none of its programs is left
-            # People look into the worktree too, and their git reads what its HEAD and index name.
+            # None of its programs is left. People's git reads what HEAD, index and logs of every worktree name.
             await self.bring_in()
+            if notes is not None and (mended := await world.in_thread(put_in_order, world.repo, notes)):
+                what = ", ".join(mended[:5])
+                told = f"The engine mended git's notes on the worktree, which programs had left broken: {what}."
+                self._engine.warn(self._run.id, told, self._job)
             remove_placeholders(wall.policy)
 
 

@@ -56,7 +56,7 @@ def variables(folder: Path, repo: Repository) -> dict[str, str]:
 def mounts(folder: Path, repo: Repository, seen_at: Path) -> tuple[Mount, ...]:
     """The folder in the place of the repository's objects, and these at a path that the folder's notes name."""
     objects = repo.common_dir / "objects"
-    said = "".join(f"{path}\n" for path in (seen_at, *_alternates(objects)))
+    said = "".join(f"{path}\n" for path in (seen_at, *alternates(repo)))
     try:
         # Through no link: behind the weaker wall a job may have put one in the place of a folder.
         with suppress(FileExistsError), _held(folder) as top, _held("info", top) as info:
@@ -75,12 +75,40 @@ def mounts(folder: Path, repo: Repository, seen_at: Path) -> tuple[Mount, ...]:
     )
 
 
-def _alternates(objects: Path) -> Iterator[Path]:
-    """Where the repository reads further objects; relative paths begin at its own folder, not where that is seen."""
-    with suppress(OSError):
-        for line in (objects / "info" / "alternates").read_text(errors="surrogateescape").splitlines():
-            if line and not line.startswith(("#", '"')):
-                yield objects / line
+def alternates(repo: Repository) -> tuple[Path, ...]:
+    """Folders where the repository reads further objects (`git clone --shared`), those that they name in turn among
+    them.
+
+    Jobs cannot write these notes, but they may come with a repository that somebody packed: what does not look like a
+    folder of objects is left out, for whatever is named here can be read behind a wall.
+    """
+    found: dict[Path, None] = {}
+    waiting = [repo.common_dir / "objects"]
+    for _ in range(_DEEPEST):
+        named = [path for objects in waiting for path in _named_by(objects)]
+        waiting = [path for path in dict.fromkeys(named) if path not in found and _is_objects(path)]
+        found |= dict.fromkeys(waiting)
+    return tuple(found)
+
+
+_DEEPEST = 5
+"""Git itself follows no more than so many in a row."""
+_ALTERNATES_BYTES = 64 * 1024
+
+
+def _named_by(objects: Path) -> Iterator[Path]:
+    """Relative paths begin at the folder that names them."""
+    try:
+        said = os.fsdecode(read_plain(objects / "info" / "alternates", _ALTERNATES_BYTES))
+    except OSError:
+        return
+    for line in said.splitlines():
+        if line and not line.startswith(("#", '"')) and "\0" not in line:
+            yield Path(os.path.realpath(objects / line))
+
+
+def _is_objects(path: Path) -> bool:
+    return path.name == "objects" and (path / "pack").is_dir() and (path / "info").is_dir()
 
 
 def folder_of(wall: Wall, repo: Repository) -> Path | None:

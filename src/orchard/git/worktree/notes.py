@@ -1,0 +1,184 @@
+"""Git's notes on a worktree, put in order after the programs of a job.
+
+A job behind a wall writes to the notes on its own worktree: its git could not work otherwise. The user's git reads them
+too. `git gc` looks into the HEAD, the index and the logs of every worktree, and `git worktree list` into more: one that
+names an object which does not exist makes them fail, and a pipe makes them wait for ever, until somebody finds out why.
+So what the notes were is remembered before programs run, and when the last one is gone, what does not hold is put back
+or set aside. Nothing that git itself would write is touched. Where a job left its notes alone, no git is started.
+"""
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from orchard.files import read_plain
+from orchard.git.command import GitError
+from orchard.git.folders import entries, write_atomically
+from orchard.git.pipes import remove_blocked_notes, remove_links
+from orchard.git.repository import Repository, Worktree
+from orchard.process.families.occupants import occupants
+
+ASIDE = "orchard-aside"
+"""Where things go that are in the way of git, in the notes themselves: so they go with the worktree."""
+_SMALL = ("HEAD", "gitdir", "commondir", "locked")
+_SMALL_BYTES = 8192
+_LOG_BYTES = 8 * 1024 * 1024
+_OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LINE = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) [^\n]*\n")
+_BRANCH = re.compile(rb"ref: refs/[A-Za-z0-9_/.@+-]+\n?")
+_TIMEOUT = 120.0
+_MOST = 20_000
+"""Files and folders of logs and refs that are looked at; git makes a handful."""
+
+_TOO_MANY = ""
+
+Stamp = tuple[int, int, int, int]
+
+
+class Notes(Struct, frozen=True):
+    """What the notes on a worktree were before programs ran there."""
+
+    worktree: Worktree
+    folder: Path
+    small: Mapping[str, bytes]
+    stamps: Mapping[str, Stamp]
+    """Of the index, and of every file of logs and refs: the time of a change is the kernel's word, not the job's."""
+
+
+def remember(repo: Repository, worktree: Worktree) -> Notes:
+    folder = repo.common_dir / "worktrees" / worktree.name
+    small = {}
+    for name in _SMALL:
+        with suppress(OSError):
+            small[name] = read_plain(folder / name, _SMALL_BYTES)
+    return Notes(worktree, folder, small, dict(_stamps(folder)))
+
+
+def put_in_order(repo: Repository, before: Notes) -> list[str]:
+    """Mend what programs left that git would stumble over; the names of what was mended. None of them may still run."""
+    mended: list[str] = []
+    with suppress(OSError, GitError):  # no room, or no such folder any more: whoever needs it next is told
+        mended += _put_in_order(repo, before)
+    return mended
+
+
+def _put_in_order(repo: Repository, before: Notes) -> Iterator[str]:
+    folder = before.folder
+    if not folder.is_dir():
+        return
+    remove_links(folder)
+    remove_blocked_notes(folder)
+    for name, content in before.small.items():
+        if name != "HEAD" and _plain(folder / name) != content:
+            _replace(folder, name, content)
+            yield name
+    now = dict(_stamps(folder))
+    if _TOO_MANY in now:
+        yield from (name for name in ("logs", "refs") if _set_aside(folder, name))
+        return
+    locks = [name for name in now if name.endswith(".lock") and name not in before.stamps]
+    if locks and not occupants(before.worktree.path):  # a person's git may be at work there
+        yield from (name for name in locks if _set_aside(folder, name))
+    if not (folder / "reftable").is_dir():  # whose tables git itself checks
+        changed = [name for name, stamp in now.items() if before.stamps.get(name) != stamp]
+        yield from _mend_names(repo, before, changed)
+
+
+def _mend_names(repo: Repository, before: Notes, changed: list[str]) -> Iterator[str]:
+    """HEAD, logs and refs that name what does not exist, and then an index that does."""
+    folder = before.folder
+    head, was = _plain(folder / "HEAD"), before.small.get("HEAD")
+    texts = {name: _plain(folder / name, _LOG_BYTES) or b"" for name in changed if name.startswith(("logs/", "refs/"))}
+    asked = {oid for text in (head or b"", *texts.values()) for oid in _OID.findall(text)}
+    kinds = _kinds(repo, asked) if asked and (texts or head != was) else {}
+    missing = frozenset(asked - kinds.keys())
+    no_commits = frozenset(oid for oid in asked if kinds.get(oid) != b"commit")
+    if head != was and was is not None and not _is_sound(head, no_commits):
+        _replace(folder, "HEAD", was)
+        yield "HEAD"
+    for name, text in texts.items():
+        if name.startswith("refs/") and not _is_sound(text, missing):
+            _set_aside(folder, name)
+            yield name
+        elif name.startswith("logs/") and (kept := _sound_lines(text, missing)) != text:
+            _replace(folder, name, kept)
+            yield name
+    if "index" in changed and not _can_be_read(repo, before.worktree):
+        _set_aside(folder, "index")
+        with suppress(GitError):  # there is no commit yet on the branch that it is on
+            repo.worktree_git(before.worktree.name, before.worktree.path)("read-tree", "HEAD", timeout=_TIMEOUT)
+        yield "index"
+
+
+def _stamps(folder: Path) -> Iterator[tuple[str, Stamp]]:
+    """Of each file that git may stumble over; where there are too many, an entry without a name."""
+    waiting = ["index", "HEAD.lock", "index.lock", "logs", "refs"]
+    for _ in range(_MOST):
+        if not waiting:
+            return
+        name = waiting.pop()
+        try:
+            found = os.lstat(folder / name)
+        except OSError:
+            continue
+        if name.startswith(("logs", "refs")) and stat.S_ISDIR(found.st_mode):
+            waiting += [f"{name}/{entry.name}" for entry in entries(folder / name)]
+        else:
+            yield name, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    yield _TOO_MANY, (0, 0, 0, 0)
+
+
+def _plain(path: Path, most: int = _SMALL_BYTES) -> bytes | None:
+    try:
+        return read_plain(path, most)
+    except OSError:
+        return None
+
+
+def _kinds(repo: Repository, names: set[bytes]) -> dict[bytes, bytes]:
+    """Which of these objects exist, and what they are. Zeros stand for none, and are never missed."""
+    asked = b"".join(name + b"\n" for name in sorted(names))
+    words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+    rows = [row.split(b" ") for row in repo.git(*words, stdin=asked, timeout=_TIMEOUT).stdout.splitlines()]
+    found = {row[0]: row[1] for row in rows if row[1:] != [b"missing"]}
+    return found | {name: b"none" for name in names if not name.strip(b"0")}
+
+
+def _is_sound(text: bytes | None, missing: frozenset[bytes]) -> bool:
+    if text is None:
+        return False
+    if _BRANCH.fullmatch(text):
+        return b".." not in text and b"//" not in text and b".lock" not in text
+    return bool(_OID.fullmatch(text.rstrip(b"\n"))) and text.rstrip(b"\n") not in missing
+
+
+def _sound_lines(text: bytes, missing: frozenset[bytes]) -> bytes:
+    return b"".join(line[0] for line in _LINE.finditer(text) if missing.isdisjoint(line.groups()))
+
+
+def _can_be_read(repo: Repository, worktree: Worktree) -> bool:
+    """Whether git finds everything that an index names, in the way in which `git gc` looks for it."""
+    git = repo.worktree_git(worktree.name, worktree.path)
+    words = ("rev-list", "--single-worktree", "--objects", "--indexed-objects", "--quiet")
+    return git(*words, ok=range(256), timeout=_TIMEOUT).status == 0
+
+
+def _replace(folder: Path, name: str, content: bytes) -> None:
+    if (folder / name).is_dir():
+        _set_aside(folder, name)
+    write_atomically(folder / name, content, 0o644, durable=False)
+
+
+def _set_aside(folder: Path, name: str) -> bool:
+    aside = folder / ASIDE
+    aside.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileNotFoundError):
+        (folder / name).rename(aside / f"{name.replace('/', '-')[-64:]}-{secrets.token_hex(4)}")
+        return True
+    return False
