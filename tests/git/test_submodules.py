@@ -9,7 +9,7 @@ from orchard.git.worktree.commit import Committed, Refused, commit_work
 from orchard.git.worktree.fitness import Unfit
 from orchard.git.worktree.save import CannotSave
 from orchard.git.worktree.status import fingerprint
-from orchard.git.worktree.submodules import fingerprints, modules_of
+from orchard.git.worktree.submodules import Loss, fingerprints, modules_of, settle, submodules_in
 from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.testing import Repo
 from tests.git.test_hazards_worktree import canary, info, ran, save
@@ -301,6 +301,22 @@ def test_a_submodule_whose_notes_are_elsewhere_is_refused_and_nothing_there_is_t
     with pytest.raises(CannotSave, match="repository of its own"):
         save(place.trees, place.worktree, place.base)
     assert before == ((common / "index").read_bytes(), (common / "modules/sub/index").read_bytes())
+
+
+def test_no_link_says_where_the_repositories_of_submodules_are(place: Place) -> None:
+    """While programs of the job run, a link may stand there that leads to the user's own submodules."""
+    repo, common = place.trees.repo, place.trees.repo.common_dir
+    home = modules_of(repo, place.worktree)
+    home.rename(home.with_name("aside"))
+    home.symlink_to(common / "modules")
+    (place.worktree.path / "sub/.git").write_text(f"gitdir: {home}/sub\n")
+
+    (found,) = submodules_in(repo, place.worktree, [b"sub"], place.base)
+    lost = settle(repo, place.worktree, [], place.base)
+
+    assert found.git is None and "repository of its own" in str(found.problem)
+    assert isinstance(lost, Loss) and "is a link" in lost.problem
+    assert not list(fingerprints(repo.filters, place.worktree.path, home, [b"sub"]))
 
 
 # ----------------------------------------------------------------------------------- used again, removed

@@ -112,6 +112,8 @@ def settle(repo: Repository, worktree: Worktree, names: Iterable[bytes], head: s
         if one.moved and not one.is_held:
             return Loss(one.shown, f"is at another commit, {one.at or 'none':.12}, which no remote of it has")
     home = modules_of(repo, worktree)
+    if home.is_symlink():
+        return Loss(home.name, "is a link among git's notes on the worktree, which git does not make")
     wanted = {one.wanted for one in found if one.wanted is not None}
     for git_dir in _repositories(home):
         if (commit := _only_here(repo, git_dir, wanted, head)) is not None:
@@ -160,16 +162,27 @@ def _is_checked_out(top: Path, folder: Path) -> bool:
 
 
 def _home(folder: Path, home: Path) -> Path | str:
-    """The repository of a submodule, which git made below `home`; or what is wrong with it."""
+    """The repository of a submodule, which git made below `home`; or what is wrong with it.
+
+    The path counts as it is written: no link of a job's, in the worktree or among git's notes, says which one is meant.
+    """
     try:
         pointer = read_plain(folder / ".git", PATH_BYTES)
     except OSError:
         return "has files that no commit holds"
-    said = folder / os.fsdecode(pointer.removeprefix(b"gitdir: ").rstrip(b"\n"))
-    git_dir, inside = Path(os.path.realpath(said)), Path(os.path.realpath(home))
-    if inside not in git_dir.parents or not git_dir.is_dir():
+    named = os.fsdecode(pointer.removeprefix(b"gitdir: ").rstrip(b"\n"))
+    said = Path(os.path.normpath(os.path.realpath(folder) + "/" + named if not named.startswith("/") else named))
+    inside = _below_real(home)
+    below = next((said.relative_to(top).parts for top in (inside, home) if said.is_relative_to(top)), ())
+    git_dir = inside.joinpath(*below)
+    if not below or os.path.realpath(git_dir) != os.fspath(git_dir) or not git_dir.is_dir():
         return "has a repository of its own that this one does not know"
     return git_dir
+
+
+def _below_real(home: Path) -> Path:
+    """The folder by its real path, unless it is a link itself, which only a job puts there."""
+    return Path(os.path.realpath(home.parent)) / home.name
 
 
 def _repositories(home: Path) -> Iterator[Path]:
