@@ -429,14 +429,13 @@ def test_what_git_ignores_is_told_with_the_line_that_brings_it(repo: Repo) -> No
         "git ignores '.claude/' (commands, skills) and 'CLAUDE.md', so the worktrees of jobs do not have them. "
         "These lines in .worktreeinclude bring them along: /.claude/ and /CLAUDE.md",
     ]
-    repo.write({".worktreeinclude": "/CLAUDE.md\n", ".claude/agents/a.md": "x"})
-    assert notes(repo, "builtin") == [
+    repo.write({".claude/agents/a.md": "x"})
+    assert notes(repo, "builtin", include=("/CLAUDE.md",)) == [
         "git ignores '.claude/' (agents, commands, skills), so the worktrees of jobs do not have it. Definitions that "
         "a plan names are read from your checkout all the same. "
         "This line in .worktreeinclude brings it along: /.claude/",
     ]
-    repo.write({".worktreeinclude": "/.claude/\n/CLAUDE.md\n"})
-    assert notes(repo, "builtin") == []
+    assert notes(repo, "builtin", include=("/.claude/", "/CLAUDE.md")) == []
 
 
 def test_one_machines_settings_tracked_folders_and_what_others_read_are_not_told(repo: Repo) -> None:

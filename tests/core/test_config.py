@@ -207,7 +207,7 @@ def test_the_user_may_put_worktrees_anywhere() -> None:
 
 
 def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
-    runs_programs = {"setup", "worktree.link", "pass_env", "agents", "mcp_servers"}
+    runs_programs = {"setup", "worktree.include", "worktree.link", "pass_env", "agents", "mcp_servers"}
     assert set(NEEDS_TRUST) == runs_programs | {
         "tracing.endpoint",
         "tracing.headers_env",

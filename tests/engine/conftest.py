@@ -11,6 +11,7 @@ import pytest
 from msgspec import to_builtins
 
 from orchard.app import App, open_app
+from orchard.config.trust import trust
 from orchard.engine.server.session import Session
 from orchard.model.events.plans import Event
 from orchard.model.plan import PlanId
@@ -52,6 +53,11 @@ class Orchard:
             async for _ in session.follow(plan_id):
                 pass
         return self.status(plan_id)
+
+    def trust(self) -> None:
+        """Agree to the repository's settings, as the user does at a terminal."""
+        app = self.app
+        trust(app.repo.home, app.settings.untrusted_digest, common_dir=app.repo.common_dir)
 
     # Documents as programs read them, with `--json`.
 

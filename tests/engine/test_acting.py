@@ -383,6 +383,7 @@ async def test_setup_runs_once_in_each_new_folder(orchard: Orchard, tmp_path: Pa
     orchard.repo.commit()
     (orchard.repo.path / ".env").write_text("KEY=1\n")
     (orchard.repo.path / ".worktreeinclude").write_text(".env\n")
+    orchard.trust()
     done = await orchard.run(f"""
         name: Ready
         setup: ["pwd >> {tmp_path}/setups"]

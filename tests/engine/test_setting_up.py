@@ -90,6 +90,7 @@ async def test_setup_that_failed_runs_again_on_a_retry(orchard: Orchard, root: P
 async def test_included_files_are_copied_again_only_when_they_change(orchard: Orchard, root: Path) -> None:
     top = orchard.repo.path
     (top / ".worktreeinclude").write_text(".env\n")
+    orchard.trust()
     (top / ".env").write_text("one")
     # The time of its last change tells a copy from the same file; its number alone may be given out again.
     change = "stat -c %i-%z .env > $ORCHARD_JOB.txt; cat .env >> $ORCHARD_JOB.txt"

@@ -17,17 +17,15 @@ from orchard.testing import Repo
 
 @pytest.fixture
 def worktree(repo: Repo, trees: Worktrees) -> Worktree:
-    repo.commit({".gitignore": ".env*\nsecrets/\nnode_modules/\n*.key\n", "tracked": "x", ".worktreeinclude": ".env\n"})
+    repo.commit({".gitignore": ".env*\nsecrets/\nnode_modules/\n*.key\n", "tracked": "x"})
     return trees.add(repo.head(), "job")
 
 
 def copy(repo: Repo, trees: Worktrees, worktree: Worktree, *patterns: str) -> list[str]:
-    return copy_included(trees.repo, repo.path, worktree, patterns, roots=(trees.root,))
+    return copy_included(trees.repo, repo.path, worktree, (".env", *patterns), roots=(trees.root,))
 
 
-def test_the_include_file_and_the_configuration_name_what_is_copied(
-    repo: Repo, trees: Worktrees, worktree: Worktree
-) -> None:
+def test_what_patterns_name_is_copied(repo: Repo, trees: Worktrees, worktree: Worktree) -> None:
     repo.write({".env": "A=1", ".env.local": "B=2", "secrets/a/key": "k", "secrets/b": "n", "x.key": "no"})
     (repo.path / "secrets/a/key").chmod(0o640)
     os.utime(repo.path / ".env", (1000, 1000))

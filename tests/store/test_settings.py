@@ -244,8 +244,8 @@ def test_a_repositorys_file_may_be_stricter_than_the_user(place: Place) -> None:
 def test_every_setting_has_a_rule_for_the_files_of_strangers() -> None:
     ruled = {key.name for key in KEYS.values() if key.needs_trust or key.loosens or key.stays_inside}
 
-    # Which agent works, and how many at once below the user's limit, is a wish; what lies ignored in it is told.
-    assert KEYS.keys() - ruled == {"max_parallel", *NAMES_AGENT, "worktree.include", "worktree.keep"}
+    # Which agent works, and how many at once below the user's limit, is a wish; what jobs leave for others is told.
+    assert KEYS.keys() - ruled == {"max_parallel", *NAMES_AGENT, "worktree.keep"}
     assert {key.name for key in KEYS.values() if key.loosens} == OWN.keys() == {name for name, _ in LOOSER}
 
 
@@ -265,14 +265,58 @@ def test_what_a_strangers_row_takes_over_from_the_users_own_is_part_of_what_is_a
     assert (agreed.url, agreed.headers) == ("https://theirs.example", {"Authorization": "key"})
 
 
-def test_ignored_files_that_a_repositorys_file_takes_along_are_told(place: Place) -> None:
-    place.repository("[worktree]\ninclude = ['.env', '*.pem']\nkeep = ['node_modules/']")
+def test_what_a_repositorys_file_keeps_for_the_next_job_is_told(place: Place) -> None:
+    place.repository("[worktree]\nkeep = ['node_modules/']")
 
     settings = place.load()
 
-    assert settings.config.worktree.include == (".env", "*.pem")
-    assert [warning for warning in settings.warnings if ".env, *.pem" in warning]
+    assert settings.config.worktree.keep == ("node_modules/",)
     assert [warning for warning in settings.warnings if "node_modules/" in warning]
+
+
+@pytest.mark.parametrize("file", ["orchard.toml", ".worktreeinclude"])
+def test_files_of_the_users_that_git_ignores_come_in_front_of_jobs_only_after_trust(place: Place, file: str) -> None:
+    """A stranger's repository could name keys that lie in the checkout, and have its jobs read them."""
+    place.user("worktree.include = ['mine']")
+    text = "worktree.include = ['.env']" if file == "orchard.toml" else "# keys\n.env\n\n"
+    (place.top / file).write_text(text)
+
+    asked = place.load()
+    assert asked.config.worktree.include == ("mine",)
+    assert asked.untrusted == {file if file != "orchard.toml" else "worktree.include": [".env"]}
+
+    trust(place.top, str(asked.untrusted_digest), place.dirs.state)
+    agreed = place.load()
+    assert not agreed.untrusted and ".env" in agreed.config.worktree.include
+    assert agreed.changed_since(asked) == [file]
+
+    (place.top / file).write_text(text.replace(".env", ".env*"))
+    assert place.load().config.worktree.include == ("mine",), "nobody agreed to this one"
+
+
+def test_the_lines_of_a_worktreeinclude_stand_before_the_users_own_and_say_where_they_are_from(place: Place) -> None:
+    place.user("worktree.include = ['!.env.local']")
+    (place.top / ".worktreeinclude").write_text(".env*\r\n#x\n")
+    trust(place.top, str(place.load().untrusted_digest), place.dirs.state)
+
+    settings = place.load()
+
+    assert settings.config.worktree.include == (".env*", "!.env.local")
+    assert settings.origins["worktree.include"].startswith(".worktreeinclude and ")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"#" * (FILE_BYTES + 1)])
+def test_a_worktreeinclude_that_is_no_list_of_patterns_is_a_problem(place: Place, content: bytes) -> None:
+    (place.top / ".worktreeinclude").write_bytes(content)
+
+    assert place.problems()[0].startswith(".worktreeinclude")
+
+
+def test_a_worktreeinclude_that_is_a_link_is_none(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "patterns").write_text(".env\n")
+    (place.top / ".worktreeinclude").symlink_to(tmp_path / "patterns")
+
+    assert not place.load().untrusted
 
 
 # ---------------------------------------------------------------------------------- hostile files

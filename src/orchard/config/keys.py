@@ -125,7 +125,12 @@ _TABLE = (
     Key("heal.enabled", flag(), "whether an agent tries to heal a failed check", loosens=_more),
     Key("heal.attempts", whole(0, 100), "how often it tries, per phase", loosens=_more),
     Key("heal.agent", agent(), "the agent that heals; empty: the one that did the work", nothing=""),
-    Key("worktree.include", list_of(pattern), "ignored files that are copied into worktrees"),
+    Key(
+        "worktree.include",
+        list_of(pattern),
+        "ignored files of the checkout that are copied into worktrees",
+        needs_trust=True,
+    ),
     Key(
         "worktree.link",
         list_of(link),

@@ -3,6 +3,8 @@
 A repository's `orchard.toml` is a stranger's file. It is read with bounds, and the keys in it that
 run programs or loosen what the user has set are left out until the user has trusted exactly that
 content; they are handed back as `Settings.untrusted`, and the caller decides whether to ask or to stop.
+So is its `.worktreeinclude`, for it brings files of the user's, keys among them, in front of the repository's jobs:
+its lines are settings like those of `worktree.include`, and stand before them.
 """
 
 import os
@@ -23,6 +25,7 @@ from orchard.model.agent_rows import ACP
 from orchard.text import quoted
 
 REPOSITORY_FILE = "orchard.toml"
+INCLUDE_FILE = ".worktreeinclude"
 USER_FILE = "config.toml"
 
 FILE_BYTES = 64 * 1024
@@ -59,9 +62,12 @@ def load_settings(
     problems: list[Problem] = []
     user = _read_layer(dirs.config / USER_FILE, str(dirs.config / USER_FILE), problems)
     repository = None if top is None else _read_layer(top / REPOSITORY_FILE, REPOSITORY_FILE, problems)
+    included = [] if top is None else _include_file(top / INCLUDE_FILE, problems)
     doubtful: dict[str, object] = {}
-    if top is not None and repository is not None:
-        doubtful = untrusted_keys(top, repository.values, user.values if user else {}, dirs.state, common_dir)
+    if top is not None and (repository is not None or included):
+        values = repository.values if repository is not None else {}
+        doubtful = untrusted_keys(top, values, included, user.values if user else {}, dirs.state, common_dir)
+    if repository is not None:
         repository = replace(repository, repository=True, ignored=frozenset(doubtful))
     variables, warnings = environment_layers(env)
     if repository is not None:
@@ -75,7 +81,31 @@ def load_settings(
         raise InvalidInput("configuration", problems)
     asked = digest(doubtful) if doubtful else None
     read = {one.origin: _counted(one) for one in (user, repository) if one is not None}
-    return Settings(resolved.config, resolved.origins, tuple(warnings), doubtful, asked, read)
+    config, origins = resolved.config, resolved.origins
+    if included and INCLUDE_FILE not in doubtful:
+        read[INCLUDE_FILE] = digest({"lines": included})
+        worktree = replace(config.worktree, include=(*included, *config.worktree.include))
+        told = [INCLUDE_FILE, *([origins[_INCLUDE]] if len(worktree.include) > len(included) else [])]
+        config, origins = replace(config, worktree=worktree), {**origins, _INCLUDE: " and ".join(told)}
+    return Settings(config, origins, tuple(warnings), doubtful, asked, read)
+
+
+_INCLUDE = "worktree.include"
+
+
+def _include_file(path: Path, problems: list[Problem]) -> list[str]:
+    """The patterns of a file in the syntax of `.gitignore`; a link is none."""
+    try:
+        text = None if path.is_symlink() else _read_text(path)
+    except UnicodeDecodeError:
+        problems.append(Problem("is not UTF-8 text", file=INCLUDE_FILE))
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        problems.append(Problem(str(said), file=INCLUDE_FILE))
+    else:
+        lines = (line.removesuffix("\r") for line in (text or "").split("\n"))
+        return [line for line in lines if line.strip() and not line.startswith("#")]
+    return []
 
 
 def _counted(layer: Layer) -> str:
@@ -85,6 +115,7 @@ def _counted(layer: Layer) -> str:
 def untrusted_keys(
     top: Path,
     values: Mapping[str, object],
+    included: list[str],
     user: Mapping[str, object],
     state: Path | None = None,
     common_dir: Path | None = None,
@@ -97,6 +128,7 @@ def untrusted_keys(
     found |= {name: value for name in NAMES_AGENT if str(value := lookup(values, name)).startswith(ACP)}
     found |= {name: lookup(values, name) for name, key in KEYS.items() if _loosens(key, values, user)}
     found |= _joined(values, user)
+    found |= {INCLUDE_FILE: included} if included else {}
     return {} if not found or trusted(top, digest(found), state, common_dir) else found
 
 
@@ -127,13 +159,9 @@ def _loosens(key: Key, values: Mapping[str, object], user: Mapping[str, object])
 
 
 def _told_of(values: Mapping[str, object]) -> list[str]:
-    """What a repository's file does with ignored files, among which secrets may be: it is done, but not in silence."""
-    told = {
-        "worktree.include": "copies ignored files into the jobs' folders",
-        "worktree.keep": "keeps for the next job",
-    }
-    found = [(what, lookup(values, name)) for name, what in told.items()]
-    return [f"{REPOSITORY_FILE} {what}: {quoted(_listed(names))}" for what, names in found if _listed(names)]
+    """What a repository's file does with ignored files that jobs left: it is done, but not in silence."""
+    names = _listed(lookup(values, "worktree.keep"))
+    return [f"{REPOSITORY_FILE} keeps for the next job: {quoted(names)}"] if names else []
 
 
 def _listed(names: object) -> str:

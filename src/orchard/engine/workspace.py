@@ -38,7 +38,7 @@ from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.worktree.job_links import link_job, unlink_job
 from orchard.git.worktree.save import Saved, ensure_saved
-from orchard.git.worktree.setup import Linked, copy_included, fills_nothing, included_files, link_folders
+from orchard.git.worktree.setup import Linked, copy_included, included_files, link_folders
 from orchard.git.worktree.status import fingerprint
 from orchard.git.worktree.submodules import fingerprints, modules_of
 from orchard.git.worktree.transfer import write_changes
@@ -158,7 +158,7 @@ class Workspace:
         """Put into a new worktree what git does not: copies of ignored files, and links to ignored folders."""
         world, config, worktree = self._world, self._world.config.worktree, self._open
         top, trees = world.repo.main_top, self._pool.worktrees
-        if fills_nothing(top, config.include, config.link):
+        if not config.include and not config.link:
             return [], Linked()
 
         def fill() -> tuple[list[str], Linked]:
@@ -385,7 +385,7 @@ class JobWorkspace(Workspace):
             return None
         if any(PORT in str(work_json(work)) for work in works):
             return None  # the next job has other ports
-        fills = not fills_nothing(top, config.include, config.link)
+        fills = bool(config.include or config.link)
         if not works and not fills:
             return None
         root = self._pool.worktrees.root

@@ -10,8 +10,8 @@ from pathlib import Path
 from orchard.agents.definitions.skills import PLACES as SKILLS
 from orchard.agents.facts.programs import all_known, known_of
 from orchard.config.layers import Config
+from orchard.config.load import INCLUDE_FILE
 from orchard.git.repository import Repository
-from orchard.git.worktree.setup import INCLUDE_FILE
 from orchard.git.worktree.untracked import brought_along, ignored_entries
 from orchard.model.agent_rows import AGENTS, BUILTIN
 

@@ -1,9 +1,9 @@
 """What a new worktree needs besides the commit: ignored files of the user's, copied or linked.
 
-A fresh worktree has no `.env` and no `node_modules`. What `.worktreeinclude` and the configuration
-name is brought over from the user's checkout, under rules that keep both sides safe: only what git
-ignores there and here (so that none of it ends in a commit), never through a link, never over a file
-that exists, never without bound.
+A fresh worktree has no `.env` and no `node_modules`. What the settings (the repository's `.worktreeinclude` among
+them, once the user has agreed to it) name is brought over from the user's checkout, under rules that keep both sides
+safe: only what git ignores there and here (so that none of it ends in a commit), never through a link, never over a
+file that exists, never without bound.
 """
 
 import os
@@ -24,8 +24,6 @@ from orchard.git.scratch import private_file
 from orchard.git.worktree.status import display, stamp
 from orchard.git.worktree.worktrees import Worktrees
 
-INCLUDE_FILE = ".worktreeinclude"
-INCLUDE_FILE_BYTES = 256 * 1024
 MAX_FILES = 10_000
 MAX_BYTES = 1024 * 1024 * 1024
 
@@ -66,15 +64,11 @@ def included_files(
 
 
 def included_names(repo: Repository, top: Path, patterns: Sequence[str], roots: Sequence[Path]) -> list[bytes]:
-    wanted = [*_include_file(top), *(pattern.encode(errors="surrogateescape") for pattern in patterns)]
-    if not wanted:
+    if not patterns:
         return []
     main = git_of_checkout(repo, top)
+    wanted = [pattern.encode(errors="surrogateescape") for pattern in patterns]
     return _ignored_in(main, _matching(repo, main, wanted, roots))
-
-
-def fills_nothing(top: Path | None, patterns: Sequence[str], links: Sequence[str]) -> bool:
-    return not patterns and not links and (top is None or not os.path.lexists(top / INCLUDE_FILE))
 
 
 def link_folders(trees: Worktrees, top: Path | None, worktree: Worktree, names: Sequence[str]) -> Linked:
@@ -89,15 +83,6 @@ def link_folders(trees: Worktrees, top: Path | None, worktree: Worktree, names: 
         else:
             skipped.append((name, reason))
     return Linked(tuple(linked), tuple(skipped))
-
-
-def _include_file(top: Path) -> list[bytes]:
-    place = top / INCLUDE_FILE
-    if place.is_symlink() or not place.is_file():
-        return []
-    if place.stat().st_size > INCLUDE_FILE_BYTES:
-        raise UsageError(f"{place} is larger than {INCLUDE_FILE_BYTES // 1024} KiB.")
-    return [line for line in place.read_bytes().splitlines() if line.strip() and not line.startswith(b"#")]
 
 
 def git_of_checkout(repo: Repository, top: Path) -> Git:
@@ -127,7 +112,7 @@ def _ignored_in(git: Git, names: list[bytes]) -> list[bytes]:
 
 
 def _check_size(top: Path, names: list[bytes]) -> None:
-    hint = f"Name fewer files in {INCLUDE_FILE} or 'worktree.include'; folders can be shared by 'worktree.link'."
+    hint = "Name fewer files in .worktreeinclude or 'worktree.include'; folders can be shared by 'worktree.link'."
     if len(names) > MAX_FILES:
         raise UsageError(f"{len(names)} files would be copied into each worktree; {MAX_FILES} is the limit.", hint=hint)
     size = sum(os.lstat(os.fsencode(top) + b"/" + name).st_size for name in names)

@@ -1,6 +1,6 @@
 """Files of the user's checkout that are in no commit: those that git ignores, and those that nobody added yet.
 
-A worktree of a job has neither. Of what git ignores, `.worktreeinclude` brings over what it names.
+A worktree of a job has neither. Of what git ignores, the settings bring over what they name.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,7 +28,7 @@ def ignored_entries(repo: Repository, top: Path, below: Sequence[str]) -> list[s
 
 
 def brought_along(repo: Repository, top: Path, patterns: Sequence[str], roots: Sequence[Path]) -> Collection[str]:
-    """The ignored files that worktrees get, because `.worktreeinclude` or these patterns name them."""
+    """The ignored files that worktrees get, because these patterns name them."""
     return {name.decode(errors="surrogateescape") for name in included_names(repo, top, patterns, roots)}
 
 

@@ -39,7 +39,7 @@ class Asked(Struct, frozen=True):
     def lines(self) -> list[Line]:
         lines: list[Line] = []
         if self.app.settings.untrusted:
-            lines.append([("This repository's orchard.toml asks for settings that run programs or loosen safety:", "")])
+            lines.append([("This repository asks for settings that run programs or loosen safety:", "")])
         for key, value in self.app.settings.untrusted.items():
             shown = safe(json_text(value), 100_000)
             lines.append([("  ", ""), (safe(key), "name"), (" = ", ""), (shown, "wait")])
