@@ -116,6 +116,10 @@ class Desk:
     def state(self) -> Path:
         return self.repo.path / ".git" / "orchard"
 
+    def open_to_jobs(self, folder: Path) -> None:
+        """Let jobs write there, behind whatever wall the tests run."""
+        self.env["ORCHARD_SANDBOX_WRITE"] = str(folder)
+
     def plan(self, text: str, name: str = "plan.yaml") -> Path:
         path = self.folder / name
         path.write_text(text)

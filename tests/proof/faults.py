@@ -38,7 +38,7 @@ EXCEPTION = re.compile(r"\b[A-Z]\w*(Error|Exception)\b: |Traceback")
 WORK = """\
 here=$1 name=$2 line=$3 fails=$4
 echo "$ORCHARD_PLAN $name $ORCHARD_ATTEMPT" >> "$here/ran"
-echo $$ > "$here/on.$name"
+touch "$here/on.$name"
 while test -e "$here/hold"; do sleep 0.03; done
 if test -n "$fails" && ! test -e "$here/tried.$name"; then touch "$here/tried.$name"; exit 3; fi
 echo "$name" > "$name.txt" || exit 1
@@ -94,8 +94,12 @@ class Scene(Desk):
         """Jobs whose uncommitted files the fault itself destroys."""
         self.forgetful = False
         """Whether the fault takes events from the journal that were safe in it."""
-        (folder / "work.sh").write_text(WORK)
-        (folder / "hold").touch()
+        self.marks = folder / "marks"
+        """Where jobs and the test tell each other how far they are."""
+        self.marks.mkdir()
+        self.open_to_jobs(self.marks)
+        (self.marks / "work.sh").write_text(WORK)
+        (self.marks / "hold").touch()
         self.release()
         self.repo.write({"notes.txt": "notes, half written\n", "mine.txt": "mine\n", "staged.txt": "staged\n"})
         self.repo("add", "staged.txt")
@@ -115,9 +119,7 @@ class Scene(Desk):
 
     def _job(self, row: Row) -> str:
         fails = "fails" if row.fails_first else ""
-        command = (
-            f"sh {shlex.quote(str(self.folder / 'work.sh'))} {shlex.quote(str(self.folder))} {row.name} {row.line}"
-        )
+        command = f"sh {shlex.quote(str(self.marks / 'work.sh'))} {shlex.quote(str(self.marks))} {row.name} {row.line}"
         fields = [f"id: {row.name}", f'work: "{command} {fails}"']
         fields += [f"needs: [{', '.join(row.needs)}]"] if row.needs else []
         fields += [f"postchecks: test -f {row.name}.txt"] if row.check else []
@@ -183,7 +185,7 @@ class Scene(Desk):
     @contextmanager
     def at_work(self, *, through: tuple[str, ...] = (), **env: str) -> Iterator[Running]:
         """Run the plan; the block happens while its first jobs are at work, then they go on to their end."""
-        (self.folder / "hold").touch()
+        (self.marks / "hold").touch()
         owner = self.begin("run", self.plan_file, through=through, **env)
         until(lambda: self.first_pid or owner.process.poll() is not None, "the first job at work")
         try:
@@ -193,15 +195,16 @@ class Scene(Desk):
         self.hear(owner)
 
     def release(self) -> None:
-        (self.folder / "hold").unlink(missing_ok=True)
+        (self.marks / "hold").unlink(missing_ok=True)
 
     @property
     def first_pid(self) -> int | None:
-        """The shell of a job that is at work."""
-        for path in sorted(self.folder.glob("on.*")):
-            text = path.read_text().strip()
-            if text and psutil.pid_exists(int(text)):
-                return int(text)
+        """The shell of a job that is at work, by the number that it has outside of its wall."""
+        begun = [path.name.removeprefix("on.") for path in self.marks.glob("on.*")]
+        for process in psutil.process_iter(["cmdline"]) if begun else ():
+            words = process.info["cmdline"] or []
+            if words[1:3] == [str(self.marks / "work.sh"), str(self.marks)] and words[3] in begun:
+                return int(process.pid)
         return None
 
     def first_folder(self) -> Path:
@@ -250,13 +253,13 @@ class Scene(Desk):
     def skip_first_failure(self) -> None:
         """Let even a job that fails at first succeed, so that the first run comes as far as landing."""
         for row in self.shape:
-            (self.folder / f"tried.{row.name}").touch()
+            (self.marks / f"tried.{row.name}").touch()
 
     def check_kept(self) -> None:
         """Nothing is lost, nothing is claimed that is not so, and the user's own things are as they were."""
         assert self._users_own() == self.before
         self.check_nothing_runs()
-        ran = (self.folder / "ran").read_text().splitlines() if (self.folder / "ran").exists() else []
+        ran = (self.marks / "ran").read_text().splitlines() if (self.marks / "ran").exists() else []
         assert self.forgetful or len(ran) == len(set(ran)), f"an attempt ran twice: {ran}"
         assert self.is_landed or not self.claimed, "it said that the plan is done"
         status = self.status()
@@ -273,7 +276,7 @@ class Scene(Desk):
             if job["commit"] is not None and not job["validation"]:
                 assert self.repo("for-each-ref", "--contains", job["commit"], "refs/orchard"), job
         for row in self.shape:
-            if (self.folder / f"made.{row.name}").exists() and row.name not in self.lost:
+            if (self.marks / f"made.{row.name}").exists() and row.name not in self.lost:
                 assert self._is_kept(f"{row.name}.txt"), f"the work of {row.name} is lost"
 
     def _is_kept(self, name: str) -> bool:

@@ -16,7 +16,7 @@ from tests.proof.faults import Scene, fault
 from tests.proof.faults_disk import launcher
 
 PIDS = Path("/sys/fs/cgroup/pids")
-TOOLS = ("sh", "sed", "cat", "mv", "rm", "touch", "sleep", "test", "grep", "stdbuf", "true", "env")
+TOOLS = ("sh", "sed", "cat", "mv", "rm", "touch", "sleep", "test", "grep", "stdbuf", "true", "env", "bwrap", "nsenter")
 
 
 # ------------------------------------------------------------------------------- scarce resources

@@ -54,6 +54,7 @@ class World:
         self.desk, self.repo, self.seed = Desk(folder, repo), repo, seed
         self.notes = folder / "notes"
         self.notes.mkdir()
+        self.desk.open_to_jobs(self.notes)
         self.over = threading.Event()
         self.history = History()
         self.known: list[str] = []
