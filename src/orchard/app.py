@@ -97,7 +97,14 @@ class App(Library):
 
     def _place(self) -> Place:
         known = (self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
-        return Place(*known, self.companions, self._changed_settings, self._wall_with)
+        return Place(*known, self.companions, self._changed_settings, self._wall_with, self._opening_line)
+
+    def _opening_line(self, key: str, value: str) -> str:
+        """How a person gives a setting one more value: the line, and the file that it belongs into."""
+        from orchard.config.opening import opening_line, origin_of  # only a program that failed needs it
+
+        top = self.repo.main_top or self.repo.top
+        return opening_line(key, value, origin_of(self.settings.origins, key), self.dirs, top)
 
     def _wall_with(self, variables: Mapping[str, str]) -> Level:
         """The wall that the files of settings ask for, under these variables; those of this process count for nothing.

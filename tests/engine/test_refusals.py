@@ -32,7 +32,7 @@ def policy(home: Path) -> Policy:
 def test_the_line_opens_for_reading_or_for_writing_as_the_program_wanted(home: Path, said: str, line: str) -> None:
     (kept,) = kept_from(said.format(home=home), policy(home), {})
 
-    assert kept.setting(home) == line
+    assert str(kept.line(home)) == line
 
 
 def test_no_line_opens_the_whole_disk(home: Path) -> None:

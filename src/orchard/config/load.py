@@ -168,6 +168,12 @@ def _listed(names: object) -> str:
     return ", ".join(str(name) for name in names) if isinstance(names, list) else ""
 
 
+def read_file(path: Path) -> tuple[str, Mapping[str, object]]:
+    """The text of a file of settings and what it says; nothing where it cannot be read."""
+    layer = _read_layer(path, str(path), [])
+    return (layer.text, layer.values) if layer is not None else ("", {})
+
+
 def _read_layer(path: Path, name: str, problems: list[Problem]) -> Layer | None:
     """One file as a layer, or None where there is none; trouble with it is added to `problems`."""
     try:

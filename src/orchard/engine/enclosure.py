@@ -12,7 +12,20 @@ from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.engine.engine import Engine
-from orchard.engine.machine.refusals import kept_from, missed_loopback, named_in
+from orchard.engine.machine.advice import (
+    LOOPBACK,
+    NO_PORTS,
+    NO_PROXY,
+    OF_GIT,
+    PREFIX,
+    Failure,
+    advised,
+    limit_reached,
+    local_port,
+    missed_network,
+)
+from orchard.engine.machine.lines import how_to, how_to_have_network
+from orchard.engine.machine.refusals import Kept, Line, kept_from, named_in
 from orchard.engine.machine.sandbox import (
     Asked,
     Folders,
@@ -32,15 +45,6 @@ from orchard.process.proxy.allowed import Allowed, Reach
 from orchard.process.proxy.refusals import Refusal
 from orchard.process.proxy.routes import BaseUrl, Route
 from orchard.process.sandbox.wall import Wall
-
-OF_GIT = (
-    "A job does not change branches, tags or settings of the repository: what it commits, or leaves in its worktree, "
-    "is its result."
-)
-LOOPBACK = (
-    "The wall around the job may be why: its loopback is its own, and no server of this machine is there; one that the "
-    "job starts itself is."
-)
 
 
 class Enclosure:
@@ -74,25 +78,72 @@ class Enclosure:
         if now != self._run.walls and (self._run.walls[0] is not None or level != "off"):
             self._engine.record(self._run.id, SandboxSet(*now))
 
-    def kept_from(self, said: str, told: Sequence[str], attempt: int, phase: Phase, subtask: str | None) -> str | None:
+    def kept_from(self, failure: Failure, attempt: int, phase: Phase, subtask: str | None) -> str | None:
         """Record what the last words of a failed program say that the wall kept it from, and name what opens it.
 
-        A program that does not say it may have been `told` of a place that it cannot see.
+        A program that does not say it may have been told of a place that it cannot see.
         """
         if self.wall is None:
             return None
+        where, policy = (self._job, attempt, phase), self.wall.policy
         env = self._engine.world.environment
-        kept = kept_from(said, self.wall.policy, env)
-        if kept and kept[0].path.is_relative_to(self._engine.world.repo.common_dir):
-            return OF_GIT
         home = Path(env.get("HOME") or Path.home())
-        for one in kept:
-            refused = SandboxRefused(self._job, attempt, phase, "file", str(one.path), one.reason, one.setting(home))
-            self._engine.record(self._run.id, replace(refused, subtask=subtask))
-        first = kept[0] if kept else named_in(told, self.wall.policy, home)
-        if first is None:
-            return LOOPBACK if missed_loopback(said, told) else None
-        return f"The wall around the job may be why: {first.setting(home)} opens what it was kept from."
+        kept = kept_from(failure.said, policy, env)
+        if kept and kept[0].path.is_relative_to(self._engine.world.repo.common_dir):
+            return advised(failure, self.wall.level, policy) or OF_GIT
+        refused = [self._closed(where, one, failure, home) for one in kept] or self._unreached(where, failure)
+        for one in refused:
+            self._engine.record(self._run.id, replace(one, subtask=subtask))
+        if refused and refused[0].reason == "no-proxy":
+            return f"{NO_PROXY} {_who(refused[0])}"
+        if refused:
+            return f"{PREFIX}{_who(refused[0])} To open it, {refused[0].how}."
+        advice = self._advised(failure, attempt, phase, subtask)
+        named = named_in(failure.told, policy, home) if advice is None else None
+        if named is None:
+            return advice
+        return f"{PREFIX}it names {named.path}, which is hidden. To open it, {self._how(named.line(home))}."
+
+    def _advised(self, failure: Failure, attempt: int, phase: Phase, subtask: str | None) -> str | None:
+        """What its words tell, or else what the proxy refused it."""
+        assert self.wall is not None
+        advice, port = advised(failure, self.wall.level, self.wall.policy), local_port(failure)
+        if advice in (LOOPBACK, NO_PORTS) and port is not None and self.wall.policy.network != "off":
+            how = self._how(Line("sandbox.allow", f"127.0.0.1:{port}"))
+            return (
+                f"{advice} To reach one of this machine by HTTP, {how}, and begin the command with NO_PROXY= no_proxy="
+            )
+        last = self._run.records[self._job].last
+        if advice is None and last is not None:
+            for one in reversed(last.refused.values()):
+                if (one.kind, one.attempt, one.phase, one.subtask) == ("network", attempt, phase, subtask) and one.how:
+                    return f"{PREFIX}{_who(one)} To open it, {one.how}."
+        return advice
+
+    def _how(self, line: Line) -> str:
+        return how_to(self._engine.world, self._run, self._job, line)
+
+    def _closed(self, where: tuple[JobId, int, Phase], kept: Kept, failure: Failure, home: Path) -> SandboxRefused:
+        line = kept.line(home)
+        refused = SandboxRefused(*where, "file", str(kept.path), kept.reason, str(line))
+        return replace(refused, program=kept.program or failure.program, how=self._how(line))
+
+    def _unreached(self, where: tuple[JobId, int, Phase], failure: Failure) -> list[SandboxRefused]:
+        """A limit that it came to, or an address that it tried to reach without the proxy."""
+        assert self.wall is not None
+        world, policy = self._engine.world, self.wall.policy
+        if (limit := limit_reached(failure, policy)) is not None:
+            key, most = f"sandbox.{limit}", getattr(policy.resources, limit)
+            setting, how = f"{key} = {2 * most}", world.opening_line(key, str(2 * most))
+            told = SandboxRefused(*where, "limit", f"{limit} above {most}", "limit", setting)
+            return [replace(told, program=failure.program, how=how)]
+        if (address := missed_network(failure)) is None:
+            return []
+        if policy.network == "off":
+            how = how_to_have_network(world, self._run, self._job)
+            told = SandboxRefused(*where, "network", address, "network-off", "network: on")
+            return [replace(told, program=failure.program, how=how)]
+        return [replace(SandboxRefused(*where, "network", address, "no-proxy"), program=failure.program)]
 
     async def bring_in(self) -> None:
         """Bring the objects that its programs' own git wrote into the repository, large files first."""
@@ -150,8 +201,11 @@ class Enclosure:
 
         def tell(refusal: Refusal) -> None:
             name = f"{refusal.host}:{refusal.port}"
-            refused = SandboxRefused(self._job, attempt, phase, "network", name, refusal.reason, _setting_for(refusal))
-            self._engine.record(self._run.id, replace(refused, count=refusal.count, subtask=subtask))
+            line = _line_for(refusal)
+            how, setting = (None, None) if line is None else (self._how(line), str(line))
+            refused = SandboxRefused(self._job, attempt, phase, "network", name, refusal.reason, setting)
+            known = replace(refused, count=refusal.count, subtask=subtask, program=refusal.program, how=how)
+            self._engine.record(self._run.id, known)
 
         try:
             async with self._engine.network.door(wall, allowed or self.allowed(), tell, routes) as (opened, door):
@@ -166,8 +220,15 @@ class Enclosure:
             remove_placeholders(wall.policy)
 
 
-def _setting_for(refusal: Refusal) -> str | None:
+def _line_for(refusal: Refusal) -> Line | None:
     """The line that would let it through."""
     if refusal.entry is None:
         return None
-    return f'sandbox.allow = ["{refusal.entry}"]' if refusal.own else f'allowed_urls: ["{refusal.entry}"]'
+    return Line("sandbox.allow" if refusal.own else "allowed_urls", refusal.entry)
+
+
+def _who(refused: SandboxRefused) -> str:
+    """Who was kept from what, as a sentence."""
+    reason = {"limit": "a limit", "no-proxy": "no proxy was used", "network-off": "network: off"}
+    why = reason.get(refused.reason, refused.reason)
+    return f"{refused.program or 'a program'} was kept from {refused.name} ({why})."

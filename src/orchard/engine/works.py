@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from orchard.engine.context import Context
+from orchard.engine.machine.advice import Failure
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
@@ -75,5 +76,7 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     said = redacted(tail(context.log, TAIL_LINES), world.hidden_in, context.run)
     failed = failure(ended, one, said)
     told_of = (*command_line(one), *context.plan.env.values(), *context.job.env.values(), *one.env.values())
-    hint = context.workspace.enclosure.kept_from(said, told_of, context.number, context.phase, context.subtask)
+    code = -ended.signal if ended.signal is not None else ended.exit_code
+    where = (context.number, context.phase, context.subtask)
+    hint = context.workspace.enclosure.kept_from(Failure(said, told_of, code), *where)
     return failed if hint is None else replace(failed, hint=(*parts_of(failed.hint), hint))

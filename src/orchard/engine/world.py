@@ -78,6 +78,8 @@ class World(Struct, frozen=True, dict=True):
     """Where the user's agreements are kept; None: where the platform says."""
     changed_settings: Callable[[], Sequence[str]] = tuple
     """The files of settings that were changed since they were read: an engine keeps those that it began with."""
+    opening_line: Callable[[str, str], str] = "{} = [{}]".format
+    """How a person gives a setting (by its key) one more value, as TOML writes it: the line, and where it belongs."""
     told_of_settings: set[tuple[PlanId, str]] = field(default_factory=set)
     """Plans and agents for which it was said that project settings are ignored."""
     picks: Picks = field(default_factory=Picks)

@@ -193,7 +193,8 @@ function Refused({ details }: { details: JobDetails }) {
       {refused.slice(0, 10).map((one, place) => (
         <div key={place} className="small words">
           <code>{visible(one.name)}</code> in {phaseWords(one.phase)}
-          {one.count > 1 ? `, ${one.count} times or more` : ""}: {spoken(one.reason)} {one.setting && <code>{visible(one.setting)}</code>}
+          {one.program ? ` by ${visible(one.program)}` : ""}
+          {one.count > 1 ? `, ${one.count} times or more` : ""}: {spoken(one.reason)} {(one.how ?? one.setting) && <code>{visible(one.how ?? one.setting ?? "")}</code>}
         </div>
       ))}
       {refused.length > 10 && <div className="small">and {refused.length - 10} more</div>}

@@ -176,6 +176,8 @@ def _refusals(attempt: Attempt) -> list[RefusalView]:
             count=one.count,
             phase=one.phase.value,
             subtask=one.subtask,
+            program=one.program,
+            how=one.how,
         )
         for one in attempt.refused.values()
     ]

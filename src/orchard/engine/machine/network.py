@@ -49,7 +49,8 @@ class Network:
             return
         slot = await self._take()
         try:
-            door = Door(self._proxy, slot.door_listener(), allowed, routes, refused=tell)
+            listener = slot.door_listener()
+            door = Door(self._proxy, listener, allowed, routes, refused=tell, keeper=slot.pid)
             async with _open(door):
                 yield _with_door(wall, door, DOOR_PORT, slot.pid), door
         except BaseException:

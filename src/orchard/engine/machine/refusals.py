@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from orchard.engine.machine.advice import program_in
 from orchard.process.sandbox.policy import Policy
 
 _WORDS = (
@@ -27,25 +29,37 @@ _HOME = re.compile(r"(?<![\w/.~-])(?:~|\$HOME|\$\{HOME\})/")
 _LINES, _MOST = 60, 5
 
 
+class Line(Struct, frozen=True):
+    """A line of the settings, whose keys have a dot, or of the plan."""
+
+    key: str
+    entry: str
+
+    def __str__(self) -> str:
+        return f'{self.key} = ["{self.entry}"]' if "." in self.key else f'{self.key}: ["{self.entry}"]'
+
+
 class Kept(Struct, frozen=True):
     path: Path
     reason: Literal["hidden", "read-only", "protected"]
     worktree: Path | None = None
     place: Path = Path()
     """What is protected: the path, or a folder that holds it."""
+    program: str | None = None
+    """Who complains about it, where the line tells."""
 
     @property
     def opens(self) -> Path:
         """What would be opened: the path, or the folder that it is in."""
         return self.path if self.reason == "hidden" or self.path.is_dir() else self.path.parent
 
-    def setting(self, home: Path) -> str:
-        """The line of the configuration, or of the plan, that opens exactly this."""
+    def line(self, home: Path) -> Line:
+        """What opens exactly this."""
         if self.worktree is not None and self.path.is_relative_to(self.worktree):
-            return f'unprotected: ["{self.place.relative_to(self.worktree)}"]'
+            return Line("unprotected", str(self.place.relative_to(self.worktree)))
         place = self.opens
         shown = f"~/{place.relative_to(home)}" if place.is_relative_to(home) and place != home else str(place)
-        return f'sandbox.{"expose" if self.reason == "hidden" else "write"} = ["{shown}"]'
+        return Line("sandbox.expose" if self.reason == "hidden" else "sandbox.write", shown)
 
 
 def kept_from(said: str, policy: Policy, env: Mapping[str, str]) -> tuple[Kept, ...]:
@@ -58,7 +72,7 @@ def kept_from(said: str, policy: Policy, env: Mapping[str, str]) -> tuple[Kept, 
             if kept is not None and kept.reason == "hidden" and _CREATES.search(line):
                 kept = Kept(path, "read-only")
             if kept is not None and len(found) < _MOST and kept.opens != Path("/"):
-                found.setdefault(path, kept)
+                found.setdefault(path, replace(kept, program=program_in(line)))
     return tuple(found.values())
 
 
@@ -76,12 +90,6 @@ def named_in(words: Iterable[str], policy: Policy, home: Path) -> Kept | None:
     paths = (Path(path) for word in words for path in _PATH.findall(word) if path.startswith("/"))
     judged = (_judged(path, policy, writes=False) for path in paths if ".." not in path.parts)
     return next((kept for kept in judged if kept is not None), None)
-
-
-def missed_loopback(said: str, told: Iterable[str]) -> bool:
-    """Whether a program may have looked for a server of this machine, where it has a loopback of its own."""
-    refused = re.search("connection refused|ECONNREFUSED", said, re.IGNORECASE) is not None
-    return refused and any(re.search(r"127\.0\.0\.1|localhost|\[?::1\]?:", text) for text in (said, *told))
 
 
 def _named(line: str, folder: Path, env: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:

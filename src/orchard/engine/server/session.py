@@ -55,6 +55,8 @@ class Place(Struct, frozen=True):
     """The files of settings that are not as they were read; see `World`."""
     wall_with: Callable[[Mapping[str, str]], Level] = lambda variables: "auto"
     """The wall that is asked for by who has these variables, here."""
+    opening_line: Callable[[str, str], str] = "{} = [{}]".format
+    """How a person gives a setting one more value; see `World`."""
 
 
 ASKS: ContextVar[Level | None] = ContextVar("ASKS")

@@ -160,8 +160,8 @@ async def _own_engine(
     agents = Agents(config, host)
     seen = without_headers(host, config)
     setup, logs = _setup_works(config), LogFiles(repo.state)
-    changed = place.changed_settings
-    world = World(repo, config, logs, Integration(repo), seen, agents, place.say, setup, place.dirs.state, changed)
+    of_files = (place.changed_settings, place.opening_line)
+    world = World(repo, config, logs, Integration(repo), seen, agents, place.say, setup, place.dirs.state, *of_files)
     slots = Slots.open(make_state_dir(place.dirs.state) / "slots.db", config.capacity.global_, runtime)
     note_repository(place.dirs.state, repo.common_dir, repo.main_top or repo.top)
     try:

@@ -22,12 +22,16 @@ class SandboxSet(PlanEvent, frozen=True):
 class SandboxRefused(PhaseFact, frozen=True):
     """The wall kept a program from something; told at the 1st, 10th, 100th ... time."""
 
-    kind: Literal["network", "file"]
+    kind: Literal["network", "file", "limit"]
     name: str
-    """A host and port, or a path."""
+    """A host and port, a path, or what is limited."""
     reason: str
     """One word: `not-listed`, `network-off`, `private`, `loopback`, `hidden`, `read-only`, ..."""
     setting: str | None = None
     """The line of the configuration or the plan that opens exactly this; None: no line does."""
     count: int = 1
     subtask: str | None = None
+    program: str | None = None
+    """Who was kept from it, as far as it can be told."""
+    how: str | None = None
+    """The same line with the place where it belongs, fit to what stands there."""

@@ -92,6 +92,7 @@ class Door:
         *,
         refused: Callable[[Refusal], None] = lambda _: None,
         token: str | None = None,
+        keeper: int | None = None,
     ) -> None:
         listener.setblocking(False)
         self.refusals = Refusals(refused)
@@ -107,7 +108,7 @@ class Door:
         needs_tls = any(route.secure for route in routes)
         tls = proxy.tls if needs_tls else proxy.untrusting
         self._terms = Terms(
-            allowed, named, proxy.dialer, tls, self.refusals, self.port, token, proxy.patience
+            allowed, named, proxy.dialer, tls, self.refusals, self.port, token, proxy.patience, keeper
         )  # fmt: skip
 
     @classmethod

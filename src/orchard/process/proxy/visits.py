@@ -13,6 +13,7 @@ from msgspec import Struct
 from orchard.model.addresses import Address, authority, objection, split_authority
 from orchard.model.endpoints import entry_for
 from orchard.process.proxy.allowed import Allowed
+from orchard.process.proxy.askers import asker
 from orchard.process.proxy.bodies import LAST_CHUNK, Body, chunk
 from orchard.process.proxy.dialer import Dialer, RefusedAddress, Unreachable, not_this_machine
 from orchard.process.proxy.heads import (
@@ -68,6 +69,8 @@ class Terms(Struct, frozen=True):
     token: str | None
     """What must be shown where others can reach the door as well."""
     patience: Patience
+    keeper: int | None = None
+    """A process in the network namespace of the job, where it has one."""
 
 
 _Place = tuple[str, str, int]
@@ -365,7 +368,12 @@ class Visit:
             raise BadHead("The token is missing or wrong.", 407)
 
     async def _refuse(self, refusal: Refusal) -> NoReturn:
-        self._terms.refusals.add(refusal)
+        refusals, program = self._terms.refusals, None
+        if refusals.wants_program(refusal):
+            peer = self._wire.transport.get_extra_info("peername")
+            at = (peer[1], self._terms.port, self._terms.keeper) if isinstance(peer, tuple) and len(peer) > 1 else None
+            program = await asyncio.to_thread(asker, *at) if at is not None else None
+        refusals.add(refusal, program)
         led = f" leads to {refusal.address}, which" if refusal.address not in (None, refusal.host) else ""
         words = f"{authority(refusal.host, refusal.port)}{led} is refused to this job ({refusal.reason})."
         await self._refuse_request(403, words)

@@ -246,9 +246,14 @@ def _health(run: Run, event: events.HealthNoted) -> list[Line]:
 
 
 def _refused(run: Run, event: events.SandboxRefused) -> list[Line]:
-    who, times = f"{event.subtask} " if event.subtask else "", f" {event.count} times" if event.count > 1 else ""
-    opens = f"; to open it: {safe(event.setting, 300)}" if event.setting else ""
-    shown = f"{safe(event.name, 300)} ({safe(event.reason)}){times}{opens}"
+    """Once for each job: whoever tries again is kept from it again, and opens it in the same way."""
+    key = (event.kind, event.name, event.reason, event.subtask)
+    attempts = run.records[event.job].attempts if event.job in run.records else ()
+    if event.count > 1 or any(key in one.refused for one in attempts if one.number < event.attempt):
+        return []
+    who, program = f"{event.subtask} " if event.subtask else "", f", {safe(event.program, 40)}" if event.program else ""
+    opens = f"; to open it: {safe(event.how or event.setting or '', 500)}" if event.how or event.setting else ""
+    shown = f"{safe(event.name, 300)} ({safe(event.reason)}{program}){opens}"
     return [_line(_job(event.job), f"{who}kept from", "wait", shown)]
 
 

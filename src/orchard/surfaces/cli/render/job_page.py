@@ -170,9 +170,12 @@ def attempt_lines(attempt: AttemptView, look: Look, *, works: bool = True) -> li
 
 
 def _refusal_line(refusal: RefusalView) -> Line:
-    opens = f"; to open it: {safe(refusal.setting, 300)}" if refusal.setting else ""
+    how = refusal.how or refusal.setting
+    opens = f"; to open it: {safe(how, 500)}" if how else ""
     times = f", {refusal.count} times or more" if refusal.count > 1 else ""
-    return [("    kept from ", "wait"), (f"{safe(refusal.name, 300)} ({safe(refusal.reason)}{times}){opens}", "dim")]
+    program = f", {safe(refusal.program, 40)}" if refusal.program else ""
+    told = f"{safe(refusal.name, 300)} ({safe(refusal.reason)}{program}{times}){opens}"
+    return [("    kept from ", "wait"), (told, "dim")]
 
 
 def _turn_lines(turn: TurnView, look: Look) -> Iterator[Line]:

@@ -1,0 +1,151 @@
+"""What a person can do about a program that a wall may have stopped, where no path tells it: read in its last words.
+
+As in `refusals`, a kernel tells nobody but the program. What is told here holds for the wall that stands, whatever the
+failure came from: a program that finds no server on 127.0.0.1 behind it would never find one of this machine.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Literal
+
+from msgspec import Struct
+
+from orchard.process.sandbox.policy import Policy
+
+PREFIX = "The wall around the job may be why: "
+OF_GIT = (
+    "A job does not change branches, tags or settings of the repository: what it commits, or leaves in its worktree, "
+    "is its result."
+)
+STASH = (
+    "The wall around the job keeps git from its stash, which is a ref of the repository. To put changes aside in the "
+    'job: git diff HEAD > "$TMPDIR/aside.patch" && git checkout HEAD . and later git apply "$TMPDIR/aside.patch".'
+)
+LOOPBACK = (
+    f"{PREFIX}its loopback is its own, and no server of this machine is there; one that the job starts itself is."
+)
+NO_PORTS = (
+    f"{PREFIX}behind Landlock a program can listen on no port, and connect to none but its proxy's (HTTP_PROXY, "
+    "HTTPS_PROXY). Where bubblewrap is installed (package 'bubblewrap'), each job has a loopback of its own."
+)
+NO_PROXY = (
+    f"{PREFIX}programs behind it reach the network by the proxy that HTTP_PROXY, HTTPS_PROXY and ALL_PROXY name, and "
+    "what does not use that has no network: direct connections, SSH, UDP, and lookups of names among them."
+)
+OTHER_GIT = (
+    f"{PREFIX}behind Landlock all git in a job writes objects to the job's own folder. In another repository than the "
+    "job's, first: unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES"
+)
+
+_LOCAL_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::|,? port |', )(\d{1,5})")
+_LOCAL = re.compile(r"127\.0\.0\.1|localhost|\[?::1\]?[: ]")
+_REFUSED = re.compile(
+    "connection refused|ECONNREFUSED|couldn't connect|could not connect|failed to connect", re.IGNORECASE
+)
+_NO_NETWORK = re.compile(
+    "network is unreachable|ENETUNREACH|temporary failure in name resolution|name or service not known"
+    "|could not resolve (host|proxy)|couldn't resolve host|ENOTFOUND|EAI_AGAIN|no route to host"
+    "|failed to lookup address|no such host|unable to resolve host|couldn't connect to server|unable to connect to",
+    re.IGNORECASE,
+)
+_NO_SOCKET = re.compile(
+    r"(bind|listen|connect)\w*\b.{0,80}(permission denied|EACCES|operation not permitted)"
+    r"|(permission denied|EACCES|operation not permitted).{0,80}\b(bind|listen|connect)",
+    re.IGNORECASE | re.DOTALL,
+)
+_BROKEN_GIT = re.compile(
+    "not a git repository|does not appear to be a git repository|bad object|invalid sha1 pointer|appears to be broken"
+    "|not our ref|unable to read (tree|sha1 file)|missing (blob|tree|commit) |did not send all necessary objects"
+    "|could not parse object|unpack failed"
+)
+_STASH = re.compile("cannot save the current (status|index|worktree)|refs/stash", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?:host(?:name)?:? |ENOTFOUND |EAI_AGAIN |connect to |lookup address information: )'?([\w.-]+\.[\w-]+)'?"
+    r"(?:(?: port |:)(\d{1,5}))?",
+    re.IGNORECASE,
+)
+_URL = re.compile(r"https?://([\w.-]+(?::\d{1,5})?)|[\w.-]+@([\w.-]+\.[\w-]+):")
+_PROGRAM = re.compile(r"(?:[\w./+-]*/)?([\w.+-]{1,40})(?:\[\d+\])?: ")
+_NOBODY = frozenset({"error", "fatal", "warning", "hint", "remote", "note", "info", "caused"})
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_KILLED, _TOO_LARGE = (137, -9), (153, -25)
+
+Limit = Literal["memory", "processes", "files", "disk"]
+_LIMITS: tuple[tuple[Limit, re.Pattern[str]], ...] = (
+    ("files", re.compile("too many open files|EMFILE", re.IGNORECASE)),
+    ("disk", re.compile("file too large|EFBIG|file size limit exceeded", re.IGNORECASE)),
+    ("processes", re.compile(r"(fork|clone|thread|spawn).{0,80}(temporarily unavailable|EAGAIN)", re.IGNORECASE)),
+    (
+        "memory",
+        re.compile("cannot allocate memory|ENOMEM|MemoryError|out of memory|memory allocation of|bad_alloc", re.I),
+    ),
+)
+
+
+class Failure(Struct, frozen=True):
+    """A program that failed behind a wall."""
+
+    said: str
+    """Its last words."""
+    told: Sequence[str]
+    """The words of its command, and what variables of the plan say."""
+    code: int | None = None
+    """How it exited; a signal is below 0."""
+
+    @property
+    def program(self) -> str | None:
+        """Who it was, as far as its command tells."""
+        first = PurePath(self.told[0]).name if self.told else ""
+        if first in _SHELLS and len(self.told) > 2:
+            word = self.told[2].split(maxsplit=1)
+            return PurePath(word[0]).name if word and re.fullmatch(r"[\w./+-]{1,100}", word[0]) else first
+        return first or None
+
+
+def program_in(line: str) -> str | None:
+    """The program that complains in a line: `cat: /x: Permission denied`."""
+    found = _PROGRAM.match(line)
+    return found[1] if found is not None and found[1].lower() not in _NOBODY else None
+
+
+def limit_reached(failure: Failure, policy: Policy) -> Limit | None:
+    """Which of the limits that are set a program seems to have come to."""
+    limits = policy.resources
+    by_code: dict[Limit, bool] = {"memory": failure.code in _KILLED, "disk": failure.code in _TOO_LARGE}
+    for name, words in _LIMITS:
+        if getattr(limits, name) is not None and (words.search(failure.said) or by_code.get(name, False)):
+            return name
+    return None
+
+
+def missed_network(failure: Failure) -> str | None:
+    """The address that a program failed to reach past the proxy, or `the network` where it does not say."""
+    if not _NO_NETWORK.search(failure.said) or (_REFUSED.search(failure.said) and _LOCAL.search(failure.said)):
+        return None
+    return next(_addresses(failure), "the network")
+
+
+def _addresses(failure: Failure) -> Iterator[str]:
+    for host, port in _HOST.findall(failure.said):
+        yield f"{host}:{port}" if port else host
+    for word in failure.told:
+        yield from (one or other for one, other in _URL.findall(word))
+
+
+def local_port(failure: Failure) -> int | None:
+    """The port of this machine that a program looked for."""
+    return next((int(port) for text in (failure.said, *failure.told) for port in _LOCAL_PORT.findall(text)), None)
+
+
+def advised(failure: Failure, level: str, policy: Policy) -> str | None:
+    """What to do where no setting opens anything."""
+    said, local = failure.said, any(_LOCAL.search(text) for text in (failure.said, *failure.told))
+    if _STASH.search(said) and any("stash" in word for word in failure.told):
+        return STASH
+    if level == "landlock":
+        if _BROKEN_GIT.search(said):
+            return OTHER_GIT
+        if _NO_SOCKET.search(said) or (_REFUSED.search(said) and local):
+            return NO_PORTS
+    return LOOPBACK if _REFUSED.search(said) and local else None
