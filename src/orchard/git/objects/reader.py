@@ -12,6 +12,7 @@ import threading
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from orchard.errors import OrchardError
@@ -32,6 +33,8 @@ ASKED_AT_ONCE = 200
 """Few enough that neither the questions nor the answers fill a pipe while the other side waits."""
 
 _OID = re.compile("[0-9a-f]+")
+_ROWS = {size: re.compile(rb"([0-7]+) ([^\0]+)\0(.{%d})" % size, re.DOTALL) for size in (20, 32)}
+"""The entries of a tree, by the size of the names of its objects."""
 
 
 class Entry(NamedTuple):
@@ -299,7 +302,9 @@ def _parse_tree(data: bytes, oid_size: int, near: _Parsed | None = None) -> _Par
 
     A commit changes a few files of a folder, however many there are, and a folder may have very many.
     """
-    known = near or _Parsed(b"", [], [], 0)
+    if near is None:
+        return _parse_whole_tree(data, oid_size)
+    known = near
     rows: list[tuple[bytes, Entry]] = []
     starts: list[int] = []
     at = here = fresh = 0
@@ -314,17 +319,32 @@ def _parse_tree(data: bytes, oid_size: int, near: _Parsed | None = None) -> _Par
             here = after
             if at == len(data):
                 break
-        space = data.index(b" ", at)
-        end = data.index(b"\0", space)
-        mode, name = int(data[at:space], 8), data[space + 1 : end]
+        row = _ROWS[oid_size].match(data, at)
+        if row is None:
+            raise OrchardError("A tree of the repository is damaged.")
+        name = row[2]
         starts.append(at)
-        at = end + 1 + oid_size
-        # Old trees know 100664; git itself reads it as 100644.
-        rows.append((name, Entry(FILE if mode == 0o100664 else mode, data[end + 1 : at].hex())))
+        at = row.end()
+        rows.append((name, _entry(row[1], row[3])))
         fresh += 1
         while here < len(known.rows) and known.rows[here][0] <= name:
             here += 1
     return _Parsed(data, rows, starts, fresh)
+
+
+def _parse_whole_tree(data: bytes, oid_size: int) -> _Parsed:
+    found: list[tuple[bytes, bytes, bytes]] = _ROWS[oid_size].findall(data)
+    ends = list(accumulate(len(mode) + len(name) + oid_size + 2 for mode, name, _ in found))
+    if (ends[-1] if ends else 0) != len(data):
+        raise OrchardError("A tree of the repository is damaged.")
+    rows = [(name, _entry(mode, oid)) for mode, name, oid in found]
+    return _Parsed(data, rows, [0, *ends[:-1]] if ends else [], len(rows))
+
+
+def _entry(mode: bytes, oid: bytes) -> Entry:
+    number = int(mode, 8)
+    # Old trees know 100664; git itself reads it as 100644.
+    return Entry(FILE if number == 0o100664 else number, oid.hex())
 
 
 def _shared(one: bytes, at: int, other: bytes, there: int) -> int:

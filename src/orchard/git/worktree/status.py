@@ -159,13 +159,14 @@ def picture(path: Path, index: Path | None = None) -> Picture | None:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 found = entry.stat(follow_symlinks=False)
-                rows.append(b"%s\0%d %d %d %d %d" % (entry.path, *stamp(found)))
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                elif found.st_nlink != 1 and entry.is_file(follow_symlinks=False):
-                    odd.append(entry.path)
-                if found.st_mode not in usual and not entry.is_symlink():
-                    odd.append(entry.path)
+                mode, place = found.st_mode, entry.path
+                rows.append(b"%s\0%d %d %d %d %d" % (place, *stamp(found)))
+                if stat.S_ISDIR(mode):
+                    folders.append(place)
+                elif found.st_nlink != 1 and stat.S_ISREG(mode):
+                    odd.append(place)
+                if mode not in usual and not stat.S_ISLNK(mode):
+                    odd.append(place)
                 if len(rows) > PICTURED:
                     return None
     return Picture(hashlib.sha256(b"\0".join(sorted(rows))).digest(), tuple(sorted(odd)))
