@@ -22,8 +22,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Begin what all workers share in the process that none of them is a child of.
 
     Tests and the programs that they start have no walls, but for tests about those: they are as fast, and the same,
-    where bubblewrap is not installed. `ORCHARD_TEST_SANDBOX=bwrap` runs them behind one.
+    where bubblewrap is not installed. `ORCHARD_TEST_SANDBOX=bwrap` runs them behind one. Their plans are mostly of
+    shell jobs, and are healed nevertheless.
     """
+    os.environ["ORCHARD_HEAL_ENABLED"] = "true"
     os.environ["ORCHARD_SANDBOX"] = os.environ.get("ORCHARD_TEST_SANDBOX", "off")
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         begin_for_workers()

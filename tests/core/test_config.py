@@ -114,7 +114,7 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"resolver": "our"}, "resolver", "must be one of agent, ours, theirs, fail, not 'our'; did you mean 'ours'?"),
     ({"resolver": 3}, "resolver", "must be text, not a whole number"),
     ({"heal": True}, "heal", "must be a table, [heal]"),
-    ({"heal": {"enabled": 1}}, "heal.enabled", "must be true or false, not a whole number"),
+    ({"heal": {"enabled": 1}}, "heal.enabled", "must be true, false or 'auto', not a whole number"),
     ({"heal": {"attempt": 1}}, "heal.attempt", "did you mean 'heal.attempts'?"),
     ({"heal.attempts": 1}, "'heal.attempts'", "did you mean 'heal.attempts'?"),
     ({"limits": {"grace": float("nan")}}, "limits.grace", "must be from 0 to 3600 seconds"),

@@ -59,6 +59,42 @@ async def test_a_failed_postcheck_is_mended_and_the_result_holds_what_mended_it(
     assert sum("/a/1" in ref for ref in keep) == 1, "one result, under one ref"
 
 
+@pytest.mark.parametrize(
+    ("plan", "job", "setting", "heals"),
+    [
+        ("", "", None, False),
+        ("", "heal: 1,", None, True),
+        ("verify: {instructions: Look., agent: medic}", "", None, True),
+        ("", "", ("ORCHARD_HEAL_ENABLED", "true"), True),
+        ("", "", ("ORCHARD_HEAL_AGENT", "medic"), True),
+        ("verify: {instructions: Look., agent: medic}", "", ("ORCHARD_HEAL_ENABLED", "false"), False),
+    ],
+)
+async def test_an_agent_heals_only_where_somebody_named_one(
+    orchard: Orchard,
+    agents: ScriptedAgents,
+    monkeypatch: pytest.MonkeyPatch,
+    plan: str,
+    job: str,
+    setting: tuple[str, str] | None,
+    heals: bool,
+) -> None:
+    monkeypatch.delenv("ORCHARD_HEAL_ENABLED")
+    if setting is not None:
+        monkeypatch.setenv(*setting)
+    medic = agents.add("medic", writes({"a.txt": "good"}), writes({}))
+
+    await orchard.run(f"""
+        name: Heal
+        {plan}
+        jobs:
+          - {{id: a, work: echo bad > a.txt, {job} postchecks: "grep good a.txt"}}
+    """)
+
+    assert outcomes(orchard) == (["passed"] if heals else [])
+    assert bool(medic.tasks) is heals, "no model is called"
+
+
 async def test_the_check_of_work_that_changed_nothing_is_mended(orchard: Orchard, agents: ScriptedAgents) -> None:
     agents.add("medic", writes({"a.txt": "good"}))
 

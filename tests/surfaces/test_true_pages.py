@@ -151,11 +151,12 @@ USABLE = {"ANTHROPIC_API_KEY": "not-a-key", "ANTHROPIC_BASE_URL": "http://127.0.
     ("fields", "env", "said"),
     [
         ("start_paused: true\njobs: [{id: a, work: {agent: builtin, model: m, instructions: x}}]", USABLE, True),
-        ("jobs: [{id: a, work: 'echo a > a'}]\nresolver: fail", USABLE, True),
-        ("jobs: [{id: a, work: 'echo a > a', heal: false}]", USABLE, True),
+        ("jobs: [{id: a, work: 'echo a > a', heal: true}]\nresolver: fail", USABLE, True),
+        ("jobs: [{id: a, work: 'echo a > a'}]", USABLE, True),
+        ("jobs: [{id: a, work: 'echo a > a'}]\nresolver: fail", USABLE, False),
         ("jobs: [{id: a, work: 'echo a > a'}]", {"PATH": BARE}, False),
     ],
-    ids=["work", "heal", "resolve", "no agent is usable"],
+    ids=["work", "heal", "resolve", "none is asked", "no agent is usable"],
 )
 def test_the_first_line_of_a_run_says_that_agents_have_the_rights_of_the_user(
     desk: Desk, fields: str, env: dict[str, str], said: bool
@@ -165,8 +166,29 @@ def test_the_first_line_of_a_run_says_that_agents_have_the_rights_of_the_user(
     lines = [line for line in done.err.splitlines() if line]
     assert done.code == 0, done.err
     assert any("Agents run with your rights" in line for line in lines[:2]) == said, lines
-    only_helps = said and "agent:" not in fields
-    assert ("an agent may be asked to help" in done.err) == only_helps, "who is asked for no agent is told why"
+    if said and "agent:" not in fields:
+        why = "a check fails" if "heal" in fields else "a merge conflicts"
+        assert f"If {why}, builtin may be asked to help." in done.err
+    else:
+        assert said or "may be asked" not in done.err
+
+
+def test_a_run_says_what_it_leaves_out_whose_name_it_commits_under_and_which_hooks_do_not_run(desk: Desk) -> None:
+    (desk.repo.path / "hooks").mkdir()
+    for name, mode in (("pre-commit", 0o755), ("commit-msg", 0o644), ("pre-push.sample", 0o755)):
+        (desk.repo.path / "hooks" / name).write_text("#!/bin/sh\n")
+        (desk.repo.path / "hooks" / name).chmod(mode)
+    desk.repo("config", "core.hooksPath", "hooks")
+    tracked = next(path for path in desk.repo.path.iterdir() if path.is_file())
+    tracked.write_text("edited\n")
+    plan = desk.plan("name: x\njobs: [{id: a, work: 'echo a > a'}]\n")
+
+    done = desk("run", plan, cwd=None, stdin=b"", PATH=BARE)
+    quiet = desk("run", "--quiet", plan, cwd=None, stdin=b"", PATH=BARE)
+
+    assert "1 uncommitted file is not part of this run." in done.err
+    assert "Commits carry the name Ada Tester <ada@example.com>. Git hooks do not run (pre-commit)." in done.err
+    assert "uncommitted" not in quiet.err and "Commits" not in quiet.err
 
 
 def test_validate_needs_no_repository(desk: Desk) -> None:

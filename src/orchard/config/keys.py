@@ -16,6 +16,7 @@ from orchard.config.kinds import (
     command,
     endpoint,
     flag,
+    flag_or,
     link,
     list_of,
     maybe,
@@ -63,6 +64,11 @@ class Key(Struct, frozen=True):
 
 def _more(value: float, other: float) -> bool:
     return value > other
+
+
+def _heals_more(value: bool | None, other: bool | None) -> bool:
+    rank = {False: 0, None: 1, True: 2}
+    return rank[value] > rank[other]
 
 
 def _more_or_endless(value: float | None, other: float | None) -> bool:
@@ -122,7 +128,13 @@ _TABLE = (
         needs_trust=True,
     ),
     Key("pass_env", list_of(variable), "variables that reach the work although they look secret", needs_trust=True),
-    Key("heal.enabled", flag(), "whether an agent tries to heal a failed check", loosens=_more),
+    Key(
+        "heal.enabled",
+        flag_or("auto"),
+        "whether an agent heals failed checks; `auto`: where the plan has work for agents, or `heal.agent` is set",
+        loosens=_heals_more,
+        nothing="auto",
+    ),
     Key("heal.attempts", whole(0, 100), "how often it tries, per phase", loosens=_more),
     Key("heal.agent", agent(), "the agent that heals; empty: the one that did the work", nothing=""),
     Key(

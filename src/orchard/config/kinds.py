@@ -91,6 +91,20 @@ def flag() -> Kind:
     return Kind(check, lambda text: words.get(text.lower(), text), {"type": "boolean"})
 
 
+def flag_or(word: str) -> Kind:
+    """True, false, or a word that stands for None: as the case may be."""
+    given = flag()
+
+    def check(value: object) -> bool | None:
+        if value == word:
+            return None
+        if not isinstance(value, bool):
+            raise ValueError(f"must be true, false or '{word}', {found_instead(value)}")
+        return value
+
+    return Kind(check, given.read, {"enum": [True, False, word]})
+
+
 def one_of(*choices: str) -> Kind:
     def check(value: object) -> str:
         if not isinstance(value, str):

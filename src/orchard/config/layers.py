@@ -45,7 +45,8 @@ PROBLEMS_SHOWN = 100
 
 
 class Heal(Struct, frozen=True):
-    enabled: bool = True
+    enabled: bool | None = None
+    """None: in plans that give work to an agent, or where `agent` names who heals."""
     attempts: int = 4
     agent: str | None = None
     """Who does it; None: who did the work, else the default."""

@@ -24,5 +24,15 @@ def asks_agents(plan: Plan) -> bool:
 
 def may_ask_agents(plan: Plan, config: Config) -> bool:
     """Whether an agent that can be had would heal a job of the plan, or resolve a conflict of it."""
-    heals = any(config.heal.enabled if job.heal is None else job.heal for job in plan.jobs.values())
-    return bool(heals) or (plan.resolver or config.resolver) == "agent"
+    return may_heal(plan, config) or (plan.resolver or config.resolver) == "agent"
+
+
+def may_heal(plan: Plan, config: Config) -> bool:
+    usual = heals_by_default(plan, config)
+    return config.heal.attempts > 0 and any(usual if job.heal is None else job.heal for job in plan.jobs.values())
+
+
+def heals_by_default(plan: Plan, config: Config) -> bool:
+    """Whether an agent heals jobs that do not say: one that nobody has named spends nobody's tokens."""
+    asked = config.heal.enabled
+    return (config.heal.agent is not None or asks_agents(plan)) if asked is None else asked

@@ -112,15 +112,22 @@ def _operations(repo: Repository) -> Iterator[Hazard]:
             yield Hazard("prunable", message, "Run: git worktree prune", "note")
 
 
+def hook_names(repo: Repository) -> list[str]:
+    """The user's hooks: none of them runs for what we commit, merge and land."""
+    said = repo.config(r"^core\.hookspath$").get("core.hookspath")
+    folder = (repo.top or repo.common_dir) / Path(said).expanduser() if said else repo.common_dir / "hooks"
+    files = [Path(entry.path) for entry in entries(folder) if entry.is_file()]
+    return sorted(path.name for path in files if path.suffix != ".sample" and os.access(path, os.X_OK))
+
+
 def _programs(repo: Repository) -> Iterator[Hazard]:
     """Settings that make git run something, which ours does not."""
     said = repo.config(
         r"^(core\.(fsmonitor|hookspath|sshcommand)|merge\..*\.driver|include(if\..*)?\.path|filter\..*)$"
     )
-    files = [Path(entry.path) for entry in entries(repo.common_dir / "hooks") if entry.is_file()]
-    hooks = [path for path in files if path.suffix != ".sample" and os.access(path, os.X_OK)]
+    hooks = hook_names(repo)
     if hooks or "core.hookspath" in said:
-        names = ", ".join(sorted(path.name for path in hooks)) or said.get("core.hookspath", "")
+        names = ", ".join(hooks) or said.get("core.hookspath", "")
         message = f"There are hooks ({names}), which are not run for what orchard commits, merges and lands."
         yield Hazard("hooks", message, "Put what they check into 'postchecks' or 'verify'.", "note")
     for key, value in said.items():

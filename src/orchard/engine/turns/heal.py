@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from orchard.agents.definitions.choice import Choice
 from orchard.agents.prompts.work import Failure, Try, heal_instructions
 from orchard.agents.protocol import Result, Settings
+from orchard.config.reach import heals_by_default
 from orchard.engine.context import Context
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns.permissions import for_job
@@ -116,11 +117,11 @@ async def _turn(context: Context, chosen: Choice, failed: Failed, earlier: list[
 
 
 def _tries(context: Context) -> int:
-    heal, config = context.job.heal, context.world.config.heal
+    heal, config = context.job.heal, context.world.config
     if heal is None:
-        heal = config.enabled
+        heal = heals_by_default(context.plan, config)
     if heal is True:
-        return config.attempts
+        return config.heal.attempts
     return 0 if heal is False else heal
 
 

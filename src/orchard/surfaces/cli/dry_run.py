@@ -2,20 +2,17 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 
 from msgspec import Struct
 
 from orchard.app import App
-from orchard.config.reach import may_ask_agents
 from orchard.core.views.graph import columns
 from orchard.engine.plans.refs import target_of
 from orchard.errors import EXIT_USAGE
-from orchard.git.command import Git, GitError
 from orchard.model.events.plans import Json, PlanStarted
 from orchard.model.plan import VALIDATION, AgentWork, JobId, Plan
 from orchard.model.plan_codec import plan_json
-from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.premises import helper_of, premises
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.terminal import Terminal
@@ -62,11 +59,8 @@ class Rehearsal(Struct, frozen=True):
             ("from ", "dim"), (safe(base), "strong"), (f" ({start.base_commit[:10]}), {lands} ", "dim"),
             (safe(start.target_branch), "strong"), (new, "dim"),
         ]  # fmt: skip
-        after: list[Line] = []
-        if self.helper is not None:
-            after.append([("  if a check fails or a merge conflicts: ", "dim"), (safe(self.helper), "busy")])
         ended: Line = [("Nothing was started. ", ""), ("Every job would run; none is reused.", "dim")]
-        return [place, *proposal_lines(self.plan, self.agents), *after, [], ended]
+        return [place, *proposal_lines(self.plan, self.agents), [], ended]
 
     @property
     def _jobs(self) -> list[JobId]:
@@ -92,30 +86,15 @@ def rehearse(app: App, plan: Plan) -> Rehearsal:
         return agent_meant(agents, described, work.agent) or usual or NO_AGENT
 
     doers = {job.id: doer(job.work) for job in plan.jobs.values() if isinstance(job.work, AgentWork)}
-    helper = config.heal.agent or usual if may_ask_agents(plan, config) and agents.any_usable() else None
-    return Rehearsal(plan, start, doers, helper, [f"{spoken(one.path)}: {one.message}" for one in found])
+    return Rehearsal(
+        plan, start, doers, helper_of(plan, config), [f"{spoken(one.path)}: {one.message}" for one in found]
+    )
 
 
 def show_rehearsal(terminal: Terminal, app: App, plan: Plan) -> int:
     found = rehearse(app, plan)
     terminal.answer(found.document(), *found.lines())
-    if (count := uncommitted(app)) and plan.base is None:
-        terminal.note(text.warning(left_out(count)))
+    terminal.note(*premises(app, plan))
     problems: list[Line] = [[("error: ", "bad"), (safe(one, 2000), "")] for one in found.problems]
     terminal.tell(*problems)
     return EXIT_USAGE if found.problems else 0
-
-
-def uncommitted(app: App) -> int:
-    """How many files of the user's checkout differ from its commit: a run does not see them."""
-    repo = app.repo
-    if repo.top is None:
-        return 0
-    git = Git(repo.common_dir, repo.git_dir, cwd=repo.top, work_tree=repo.top)
-    with suppress(GitError):
-        return len(git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no").fields)
-    return 0
-
-
-def left_out(count: int) -> str:
-    return f"{text.many(count, 'uncommitted file')} {'is' if count == 1 else 'are'} not part of this run."

@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from orchard.agents.protocol import Called, Noted, Telling, Used
 from orchard.app import App
-from orchard.config.layers import Config
-from orchard.config.reach import RIGHTS, asks_agents, may_ask_agents
 from orchard.engine.server.session import Session
 from orchard.errors import NeedsPerson, UsageError
 from orchard.model import limits
@@ -26,7 +24,7 @@ from orchard.model.usage import Usage
 from orchard.operations.commands.plans import create_plan
 from orchard.process.families.identity import Identity
 from orchard.store.redact import redact_text
-from orchard.surfaces.cli.dry_run import left_out, show_rehearsal, uncommitted
+from orchard.surfaces.cli.dry_run import show_rehearsal
 from orchard.surfaces.cli.editor_schemas import refresh_schemas
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
@@ -44,6 +42,7 @@ from orchard.surfaces.cli.options import (
     plan_file_argument,
     yes_option,
 )
+from orchard.surfaces.cli.premises import premises
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.proposal import proposal_lines
@@ -75,6 +74,7 @@ orchard run --summary summary.md --junit jobs.xml     # for a CI server
 @click.option(
     "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Jobs at once; 0: no limit."
 )
+@click.option("--heal/--no-heal", default=None, help="Let an agent heal failures of jobs that do not say, or none.")
 @click.option("--push/--no-push", default=None, help="Push the target after it landed, or do not.")
 @click.option("--start-paused", is_flag=True, help="Take the plan in, and start it with 'orchard resume'.")
 @options_of(create_plan, {"file": "", "scaffolding": ""})
@@ -130,8 +130,10 @@ def jobs_meant(plan: Plan, names: Iterable[str]) -> list[JobId]:
     return found
 
 
-def changed(plan: Plan, *, start_paused: bool, **given: Any) -> Plan:
+def changed(plan: Plan, *, start_paused: bool, heal: bool | None = None, **given: Any) -> Plan:
     said = {name: value for name, value in given.items() if value is not None}
+    if heal is not None:
+        said["jobs"] = {name: replace(job, heal=heal) if job.heal is None else job for name, job in plan.jobs.items()}
     return replace(plan, start_paused=plan.start_paused or start_paused, **said)
 
 
@@ -147,24 +149,12 @@ def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None 
         terminal.say([("Plan ", ""), (safe(plan.name), "name"), (" is ", ""), (safe(answer["plan"]), "strong"), *wall])
         if answer["known"]:
             terminal.note(text.done("It was made with this key before; nothing new was made."))
-        if plan.base is None and not terminal.quiet and (count := uncommitted(app)):
-            terminal.note(text.warning(left_out(count)))
-        if not off:
-            pass  # the line that says that the plan has started names the wall
-        elif asks_agents(plan):
-            terminal.note(text.warning(RIGHTS))
-        elif not terminal.quiet and may_ask_agents(plan, config) and _usable(config):
-            terminal.note(text.warning(f"If a job fails or a merge conflicts, an agent may be asked to help. {RIGHTS}"))
+        if not terminal.quiet:
+            terminal.note(*premises(app, plan))
         terminal.note(*[text.warning(note) for note in answer.get("notes", [])])
         return PlanId(answer["plan"])
 
     return ask
-
-
-def _usable(config: Config) -> bool:
-    from orchard.agents.registry import Agents
-
-    return Agents(config, os.environ).any_usable()
 
 
 Answer = TypeVar("Answer")

@@ -1,0 +1,63 @@
+"""What a run starts from, and what a user might not expect of it: told before its first job starts."""
+
+import os
+from contextlib import suppress
+
+from orchard.agents.registry import Agents
+from orchard.app import App
+from orchard.config.layers import Config
+from orchard.config.reach import RIGHTS, asks_agents, may_heal
+from orchard.git.command import Git, GitError
+from orchard.git.hazards import hook_names
+from orchard.model.plan import Plan
+from orchard.model.sandbox import stricter
+from orchard.surfaces.cli.render import text
+from orchard.surfaces.cli.render.lines import Line, safe
+
+
+def premises(app: App, plan: Plan) -> list[Line]:
+    """What is left out of the run, under whose name it commits, what does not run, and which agent may step in."""
+    config = app.settings.config
+    found: list[Line] = []
+    if plan.base is None and (count := uncommitted(app)):
+        are = "is" if count == 1 else "are"
+        found.append(text.warning(f"{text.many(count, 'uncommitted file')} {are} not part of this run."))
+    name, email = app.repo.identity()
+    said = [f"Commits carry the name {safe(name)} <{safe(email)}>."]
+    if hooks := hook_names(app.repo):
+        said.append(f"Git hooks do not run ({safe(', '.join(hooks))}).")
+    helper = helper_of(plan, config)
+    if helper is not None:
+        what = " or ".join(_reasons(plan, config))
+        said.append(f"If {what}, {safe(helper)} may be asked to help.")
+    found.append([(" ".join(said), "dim")])
+    if stricter(config.sandbox.level, plan.sandbox) == "off" and (helper is not None or asks_agents(plan)):
+        found.append(text.warning(RIGHTS))
+    return found
+
+
+def helper_of(plan: Plan, config: Config) -> str | None:
+    """The agent that a run may ask though no work of the plan names it; None: there is none, or it never is asked."""
+    if not _reasons(plan, config):
+        return None
+    agents = Agents(config, os.environ)
+    named = config.heal.agent or config.agent
+    return agents.default() if named is None else named if agents.missing(named) is None else None
+
+
+def uncommitted(app: App) -> int:
+    """How many files of the user's checkout differ from its commit: a run does not see them."""
+    repo = app.repo
+    if repo.top is None:
+        return 0
+    git = Git(repo.common_dir, repo.git_dir, cwd=repo.top, work_tree=repo.top)
+    with suppress(GitError):
+        return len(git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no").fields)
+    return 0
+
+
+def _reasons(plan: Plan, config: Config) -> list[str]:
+    found = ["a check fails"] if may_heal(plan, config) else []
+    if (plan.resolver or config.resolver) == "agent":
+        found.append("a merge conflicts")
+    return found
