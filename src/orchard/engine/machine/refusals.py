@@ -20,7 +20,7 @@ from orchard.process.sandbox.policy import Policy
 
 _WORDS = (
     ": not found|Permission denied|Read-only file system|No such file or directory|Operation not permitted"
-    "|EACCES|EROFS|ENOENT|Directory nonexistent"
+    "|EACCES|EROFS|ENOENT|Directory nonexistent|' does not exist|does not appear to be a git repository"
 )
 _CREATES = re.compile("(cannot|can't|could not) (create|touch|make)")
 _PATH = re.compile(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`‘’“”,;()<>|]{1,400})")
@@ -95,7 +95,9 @@ def named_in(words: Iterable[str], policy: Policy, home: Path) -> Kept | None:
 def _named(line: str, folder: Path, env: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:
     """Paths in a line of complaint, and whether it may be about writing; programs that were not found."""
     if re.search(_WORDS, line):
-        writes = _CREATES.search(line) or re.search("No such file|not found|ENOENT", line) is None
+        writes = (
+            _CREATES.search(line) or re.search("No such file|not found|ENOENT|does not (exist|appear)", line) is None
+        )
         yield from ((Path(os.path.normpath(folder / path)), bool(writes)) for path in _PATH.findall(line))
     for names in _NAME.findall(line):
         found = shutil.which(next(filter(None, names)), path=env.get("PATH", ""))

@@ -32,6 +32,7 @@ from orchard.engine.world import World
 from orchard.git.objects import large, quarantine
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.setup import folder_to_link
+from orchard.git.worktree.sources import local_sources
 from orchard.model.sandbox import Level as Wanted
 from orchard.model.sandbox import Network, stricter
 from orchard.process.sandbox.policy import Level, Policy, Resources
@@ -149,6 +150,7 @@ class Sandboxes:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._known_sources: tuple[int, tuple[Path, ...]] | None = None
 
     def level(self, run: Run) -> Level:
         """The level that holds for a plan: SandboxError where none can be had. The first call tries it out."""
@@ -210,6 +212,7 @@ class Sandboxes:
                 *self._linked(),
                 *self._named(),
                 *above,
+                *self._sources(level),
             ),
             mounts=mounted,
             network="off" if "off" in (config.network, asked.network) else "on",
@@ -289,6 +292,17 @@ class Sandboxes:
                 paths.append(top)  # a virtual environment is found by its programs, and needs all of it
         own = [Path(sys.prefix), Path(sys.base_prefix), *(Path(place).parent for place in orchard.__path__)]
         return tuple(dict.fromkeys(path for path in (*paths, *own) if path.exists()))
+
+    def _sources(self, level: Level) -> tuple[Path, ...]:
+        """What a job reads of repositories of this machine, for its submodules. Behind Landlock git sees that there are
+        settings, may not read them, and gives up: there the user's own line opens all or nothing."""
+        common = self._world.repo.common_dir
+        if level != "bwrap" or not (common / "modules").is_dir():
+            return ()
+        stamp = (common / "config").stat().st_mtime_ns  # git writes there when a submodule comes
+        if self._known_sources is None or self._known_sources[0] != stamp:
+            self._known_sources = (stamp, local_sources(self._world.repo))
+        return self._known_sources[1]
 
     def _linked(self) -> Iterable[Path]:
         """Folders of the checkout that worktrees share by a link: to be read, where the settings open no more."""
