@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from orchard.errors import UsageError
 from orchard.model.events.plans import ConflictClosed, ConflictOpened, ConflictSettled, WorkSaved
 from orchard.model.plan import PlanId
 from tests.engine.conftest import LONGEST, Json, Orchard, job, statuses
+from tests.nursery import command
 
 pytestmark = pytest.mark.anyio
 
@@ -263,3 +265,56 @@ async def test_files_with_hostile_names_are_resolved_like_others(orchard: Orchar
     files = orchard.repo.files("work")
     assert {name for name, content in files.items() if content == "both\n"} >= {"--", ":(top)x"}
     assert len(orchard.events(ConflictOpened)) == 1
+
+
+PLACES = [
+    ("open", "worktree.after-take"),
+    ("open", "conflict.before-unmerge"),
+    ("open", "request.after-durable"),
+    ("--continue", "wip.after-save"),
+    ("--continue", "conflict.saved"),
+    ("--continue", "conflict.remembered"),
+    ("--continue", "worktree.before-release"),
+    ("--abort", "worktree.before-release"),
+]
+
+
+@pytest.mark.parametrize(("which", "place"), PLACES)
+async def test_an_engine_that_dies_while_a_conflict_is_resolved_loses_nothing(
+    orchard: Orchard, which: str, place: str
+) -> None:
+    work = "printf 'x\\\\0{}' > bin; sed -i s/5/{}/ shared.txt"
+    jobs = [{"id": one, "work": work.format(one, one)} for one in ("one", "two")]
+    loser = failed(await orchard.run(json.dumps({"name": "Dies", "resolver": "fail", "max_parallel": 1, "jobs": jobs})))
+
+    def cli(*words: str, dies: str = "") -> int:
+        env = {**os.environ, "ORCHARD_FAILPOINT": f"{dies}:1:kill" if dies else ""}
+        return command("resolve", loser, *words, cwd=orchard.repo.path, env=env).returncode
+
+    if which == "open":
+        assert cli(dies=place) < 0
+    assert cli() == 0
+    assert cli("--continue") == 2, "nothing is decided yet, the file without markers either"
+    folder = Path(job(orchard.status(), loser)["conflict"])
+    (folder / "shared.txt").write_text(MERGED)
+    orchard.repo("-C", str(folder), "checkout", "--theirs", "bin")
+    if which != "open":
+        assert cli(which, dies=place) < 0
+    status = orchard.status()
+    if which == "--abort" or status["plan"]["status"] == "failed":
+        assert folder.exists() or any(orchard.repo.files(one.ref).get("shared.txt") == MERGED for one in saved(orchard))
+    if status["plan"]["status"] != "failed":
+        status = await orchard.ask("resume_plan")
+    elif which == "--abort":
+        assert cli("--abort") in (0, 2) and job(orchard.status(), loser)["conflict"] is None
+        return
+    else:
+        assert cli("--continue") == 0
+
+    assert orchard.status()["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["shared.txt"] == MERGED
+    assert [one.by for one in orchard.events(ConflictSettled)] == ["hand"]
+
+
+def saved(orchard: Orchard) -> list[WorkSaved]:
+    return orchard.events(WorkSaved)

@@ -28,7 +28,7 @@ from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted
 from orchard.model.phases import PHASES, Phase, at_or_after
-from orchard.model.plan import Job, JobId, Resolver, Work
+from orchard.model.plan import VALIDATION, Job, JobId, Resolver, Work
 
 WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
 
@@ -356,7 +356,7 @@ async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> 
         raise
     if isinstance(outcome, Failed) or (at_or_after(phase, Phase.WORK) and not isinstance(outcome, Held)):
         await end_subtasks(context)  # a job that was held goes through the phases before its work once more
-    if isinstance(outcome, Failed) and phase is Phase.POSTCHECKS:
+    if isinstance(outcome, Failed) and phase is (Phase.WORK if context.job_id == VALIDATION else Phase.POSTCHECKS):
         outcome = replace(outcome, left=await folder_state(context))
     notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
     word = WORDS.get(type(outcome), "passed")

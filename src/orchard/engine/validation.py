@@ -23,7 +23,7 @@ from orchard.engine.merges.gather import base_ref, commit_time
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.phases import note_changes, run_phase
 from orchard.engine.snapshot import HEALED, merge_leaf, rebuild
-from orchard.engine.turns.heal import healed_trailers
+from orchard.engine.turns.heal import edited_since, healed_trailers
 from orchard.engine.turns.resolve import merge_with_resolver
 from orchard.engine.works import run_works, setup
 from orchard.errors import Next
@@ -216,10 +216,22 @@ def stands_on(run: Run, tip: str | None) -> bool:
 async def _setup(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
+    if await _was_edited(context):
+        context.healed = True
+        return Passed("what was edited in its worktree becomes a part of the merged result")
     # Whatever lies there is not what would land; it is saved.
     await context.workspace.end("before the merged result is checked again")
     await context.workspace.prepare(context.base, fresh=context.fresh)
     return await setup(context)
+
+
+async def _was_edited(context: Context) -> bool:
+    """Whether somebody has mended the merged result by hand, as it is now, since `verify` failed on it."""
+    held = context.workspace.held
+    if held is None or held.base != context.base or context.fresh or not held.worktree.path.is_dir():
+        return False
+    await context.workspace.prepare(context.base)
+    return await edited_since(context, Phase.WORK)
 
 
 async def _work(context: Context) -> Outcome:

@@ -271,6 +271,7 @@ class Workspace:
     async def move_head(self, commit: str) -> None:
         """Go on from a commit that holds what the worktree holds; its files stay as they are."""
         await self._world.in_thread(self._world.integration.live.set_head, self._open.name, commit)
+        self._note_taken(self._open, commit)
 
     async def save(self, why: str, *, to_pool: bool = False) -> Saved | None:
         """Save what lies there beyond what a ref holds; CannotSave leaves everything as it is.

@@ -125,8 +125,8 @@ def _tries(context: Context) -> int:
     return 0 if heal is False else heal
 
 
-async def edited_since(context: Context) -> bool:
-    """Whether the worktree of a job that goes on with its checks holds work that no commit has.
+async def edited_since(context: Context, phase: Phase = Phase.POSTCHECKS) -> bool:
+    """Whether the worktree of a job that goes on with its checks, in this phase, holds work that no commit has.
 
     An agent was healing it when the engine died, or a person did after the check had failed. What the check itself
     left there is none.
@@ -135,10 +135,12 @@ async def edited_since(context: Context) -> bool:
         return False
     attempts = context.state.attempts[-2:]
     turns = [turn for attempt in attempts for turn in attempt.turns if turn.purpose == "heal"]
-    if turns and turns[-1].phase is Phase.POSTCHECKS and turns[-1].healed is None:
+    if turns and turns[-1].phase is phase and turns[-1].healed is None:
         return True
     failure = attempts[0].failure if len(attempts) > 1 else None
-    return failure is not None and bool(failure.left) and failure.left != await folder_state(context)
+    if failure is None or failure.phase is not phase or not failure.left:
+        return False
+    return failure.left != await folder_state(context)
 
 
 async def folder_state(context: Context) -> str:

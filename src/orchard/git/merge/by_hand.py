@@ -111,7 +111,8 @@ def leftover(repo: Repository, git: Git, objects: Objects, merge: Merge, marked:
         entry = now.get(conflict.path)
         line = _marker(objects, conflict, merge, entry) if entry is not None and entry.is_regular else None
         same = entry == objects.entry(marked, conflict.path)
-        if line is not None or (same and conflict.path in open_paths):
+        gone = entry is None and conflict.ours is None and conflict.theirs is None  # from where both sides moved it
+        if line is not None or (same and not gone and conflict.path in open_paths):
             found.append(Left(conflict.path, line))
     return found
 
