@@ -151,3 +151,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def line_end(text: str) -> str:
     """How the lines of a text end."""
     return "\r\n" if "\r\n" in text else "\n"
+
+
+def without_credentials(text: str) -> str:
+    """A text in which no address tells a user or a password."""
+    return re.sub(r"(?<=://)[^/\s@]+@", "", text)
+
+
+def safe(text: object, most: int = 500) -> str:
+    """Text of a stranger as one line that a terminal can be given."""
+    shown = " ".join(for_screen(str(text)).split())
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def safe_lines(text: object, most: int = 2000) -> list[str]:
+    """Text of a stranger as several lines; each is bounded, and none is blank at the end."""
+    rows = [row.rstrip().replace("\t", "    ") for row in for_screen(str(text)).rstrip().split("\n")]
+    return [row if len(row) <= most else row[: most - 3] + "..." for row in rows]

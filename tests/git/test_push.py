@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.landing.landing import push
+from orchard.git.remote_branches import push
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from markdown_it import MarkdownIt
 
-from orchard.surfaces.cli.render.markdown import in_code
+from orchard.core.views.markdown import in_code
 from tests.acceptance.program import Desk, desks, until
 
 SECRET = "correct-horse-battery-staple"

@@ -9,12 +9,13 @@ from typing import Any, get_args
 import pytest
 
 from orchard.core.views.usage import By, usage_report
+from orchard.core.views.words import amount, money
 from orchard.model.events.plans import JobFailed, JobRetried, JobSucceeded, PhaseStarted, WorkCommitted
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId
 from orchard.model.usage import Usage
 from orchard.surfaces.cli.render.lines import plain
-from orchard.surfaces.cli.render.usage import WAYS, amount, brief, money, usage_lines
+from orchard.surfaces.cli.render.usage import WAYS, brief, usage_lines
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
 from tests.agents.llm import Call, Say, ScriptedLlm, routes, steps

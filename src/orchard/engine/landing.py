@@ -31,6 +31,7 @@ from orchard.git.landing.recovery import Settled
 from orchard.git.merge.integration import Conflicted, compose_message
 from orchard.git.merge.memory import share_memory
 from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
+from orchard.git.remote_branches import push
 from orchard.model.events import plans as events
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION
@@ -156,7 +157,7 @@ async def _push(engine: Engine, run: Run) -> None:
     """Hand the branch on, if the plan or else the configuration says so; a failure is told while the landing stands."""
     wanted = run.plan.push if run.plan.push is not None else engine.world.config.push
     if wanted and run.landed is not None:
-        ok, message = await engine.world.in_thread(git_landing.push, engine.world.repo, run.landed.branch)
+        ok, message = await engine.world.in_thread(push, engine.world.repo, run.landed.branch)
         engine.record(run.id, events.Pushed(run.landed.branch, ok, message[-2000:]))
 
 

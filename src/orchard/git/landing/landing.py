@@ -10,7 +10,6 @@ runs a hook.
     revert     move it on, to a commit that takes a landing back, or say why not
     where_is   what became of a landing that was interrupted: the answer comes from git
     was_undone the same of an undo
-    push       hand the branch on to a remote
 
 What is told is what git says when all is over: a landing has happened if the branch was read back at that very commit.
 A name that stands for another branch (a symbolic ref) is followed first: the branch that it means is what moves.
@@ -34,7 +33,6 @@ from orchard.git.refs import RefMoved, Update, move_ref, read_log
 from orchard.git.repository import Checkout, Repository, is_true
 from orchard.process.failpoint import failpoint
 
-PUSH_TIMEOUT = 120.0
 HISTORY_LIMIT = 10_000
 TRAILER = "Orchard-Landing"
 UNDO_MESSAGE = "orchard: undo of"
@@ -87,32 +85,6 @@ def where_is(repo: Repository, branch: str, landing_id: str, old: str | None, ne
     # A squash by a forge indents the message or makes it a list, so the line is searched, not the trailer block.
     mark = rb"(?m)^[\s*-]*" + re.escape(f"{TRAILER}: {landing_id}".encode()) + rb"\s*$"
     return "landed-elsewhere" if re.search(mark, messages) else "moved"
-
-
-def push(repo: Repository, branch: str, remote: str | None = None) -> tuple[bool, str]:
-    """Push a branch to the same name on a remote (None: where git would push it); never forced, never asks."""
-    if remote is None:
-        remote = _push_remote(repo, branch)
-    if remote == ".":
-        said = f"Branch '{branch}' follows a branch of this repository, so git knows no remote to push it to."
-        return False, f"{said} Name one: git config branch.{branch}.pushRemote REMOTE"
-    changed = repo.changed_remotes()
-    if changed:
-        said = f"{', '.join(changed[:3])} changed while Orchard was at work, perhaps by a job, so nothing was pushed."
-        return False, f"{said} Look at 'git config --list --show-origin', then run: git push {remote} {branch}"
-    ref = f"refs/heads/{branch}"
-    try:
-        done = repo.remote_git("push", "--", remote, f"{ref}:{ref}", ok=range(256), timeout=PUSH_TIMEOUT)
-    except OrchardError as error:
-        return False, error.message
-    said_text = done.stderr.decode(errors="replace").strip()
-    return done.status == 0, said_text or ("pushed" if done.status == 0 else f"git ended with status {done.status}")
-
-
-def _push_remote(repo: Repository, branch: str) -> str:
-    said = repo.config(r"^(branch\..*\.(push)?remote|remote\.pushdefault)$")
-    keys = (f"branch.{branch}.pushremote", "remote.pushdefault", f"branch.{branch}.remote")
-    return next((said[key] for key in keys if said.get(key)), "origin")
 
 
 def was_undone(repo: Repository, branch: str, old: str | None, new: str) -> bool:

@@ -4,6 +4,7 @@ They are written however the plan ends. A report that cannot be written is said 
 """
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +47,14 @@ class Reports(Struct, frozen=True):
         step = os.environ.get(STEP_SUMMARY)
         if not (self.summary or self.junit or step) or not run.plan.jobs:
             return
+        from orchard.core.views.markdown import plan_markdown
         from orchard.surfaces.cli.render.junit import plan_junit
-        from orchard.surfaces.cli.render.markdown import plan_markdown
 
         hide, view = Redactor(app.secrets(run)).text, app.document(run, not app.engine_alive())
         if self.junit:
             _write(terminal, self.junit, plan_junit(view, run, hide))
         if self.summary or step:
-            page = plan_markdown(view, run, hide).encode(errors="replace")
+            page = plan_markdown(view, run, hide, time.time()).encode(errors="replace")
             if self.summary and not (step and _same(self.summary, Path(step))):
                 _write(terminal, self.summary, page)
             if step:

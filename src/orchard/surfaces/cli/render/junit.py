@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 from orchard.core.run import Run
 from orchard.core.views.documents import JobView, PlanView
+from orchard.core.views.markdown import Hide, tail_of
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
-from orchard.surfaces.cli.render.markdown import Hide, tail_of
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What no XML 1.0 document may hold, not even as a reference."""

@@ -10,7 +10,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from orchard.text import for_screen
+from orchard.text import safe as safe
+from orchard.text import safe_lines as safe_lines
 
 Meaning = Literal["", "good", "bad", "busy", "wait", "dim", "strong", "name"]
 Piece = tuple[str, Meaning]
@@ -27,18 +28,6 @@ _COLORS: Mapping[Meaning, tuple[str, str]] = {
 }
 ANSI: Mapping[Meaning, str] = {meaning: code for meaning, (code, _) in _COLORS.items()}
 RICH: Mapping[Meaning, str] = {"": "", **{meaning: name for meaning, (_, name) in _COLORS.items()}}
-
-
-def safe(text: object, most: int = 500) -> str:
-    """Text of a stranger as one line that a terminal can be given."""
-    shown = " ".join(for_screen(str(text)).split())
-    return shown if len(shown) <= most else shown[: most - 3] + "..."
-
-
-def safe_lines(text: object, most: int = 2000) -> list[str]:
-    """Text of a stranger as several lines; each is bounded, and none is blank at the end."""
-    rows = [row.rstrip().replace("\t", "    ") for row in for_screen(str(text)).rstrip().split("\n")]
-    return [row if len(row) <= most else row[: most - 3] + "..." for row in rows]
 
 
 def plain(line: Line) -> str:

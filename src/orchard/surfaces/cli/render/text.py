@@ -7,7 +7,13 @@ a plan or a job goes through `safe` before it is put into a sentence.
 from collections.abc import Mapping
 from datetime import datetime
 
-from orchard.core.views.documents import FileCounts
+from orchard.core.views.words import changes as changes
+from orchard.core.views.words import counts as counts
+from orchard.core.views.words import duration as duration
+from orchard.core.views.words import elapsed as elapsed
+from orchard.core.views.words import many as many
+from orchard.core.views.words import moment as moment
+from orchard.core.views.words import short as short
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, safe
 
 MEANING: Mapping[str, Meaning] = {
@@ -70,28 +76,6 @@ TRUSTED = "Agreed. A change of these settings needs a new agreement."
 # ---------------------------------------------------------------------------------------- words
 
 
-def duration(seconds: float) -> str:
-    if seconds < 9.95:
-        return f"{max(0.0, seconds):.1f}s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-
-
-def moment(at: str | None) -> float | None:
-    """The seconds since the epoch that a document's time means."""
-    return None if at is None else datetime.fromisoformat(at).timestamp()
-
-
-def elapsed(started: str | None, ended: str | None, now: float, idle: float = 0.0) -> str:
-    """How long something took, or has taken up to now, without the time for which nobody worked on it."""
-    begin, end = moment(started), moment(ended)
-    return "" if begin is None else duration((now if end is None else end) - begin - idle)
-
-
 def clock(at: float) -> str:
     return datetime.fromtimestamp(at).strftime("%H:%M:%S")
 
@@ -112,33 +96,6 @@ def when(at: str | None, now: float) -> str:
     if 1 < days < 7:
         return f"{then:%a %H:%M}"
     return f"{then.day} {then:%b}" if then.year == today.year and days > 0 else f"{then:%Y-%m-%d}"
-
-
-def many(count: int, one: str, several: str = "") -> str:
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
-
-
-def short(commit: str | None) -> str:
-    return "(none)" if commit is None else commit[:10]
-
-
-def changes(summary: FileCounts) -> str:
-    """Files of a job's result: added, modified, deleted."""
-    added, modified, deleted = summary.added, summary.modified, summary.deleted
-    return f"+{added} ~{modified} -{deleted}" if added or modified or deleted else ""
-
-
-def counts(numbers: Mapping[str, int]) -> str:
-    """`3 running, 5 done, 1 failed, 12 waiting`."""
-    shown = {
-        "running": numbers.get("running", 0) + numbers.get("scheduled", 0),
-        "done": numbers.get("succeeded", 0),
-        "failed": numbers.get("failed", 0),
-        "blocked": numbers.get("blocked", 0),
-        "canceled": numbers.get("canceled", 0),
-        "waiting": numbers.get("pending", 0) + numbers.get("ready", 0),
-    }
-    return ", ".join(f"{count:,} {word}" for word, count in shown.items() if count) or "no jobs"
 
 
 def status_piece(status: str, word: str | None = None) -> Piece:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from orchard.core.views.figures import UsageReport, UsageRow, UsageSum
+from orchard.core.views.words import amount, money
 from orchard.model.usage import Usage
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Meaning, Piece, cells, safe, table
@@ -86,26 +87,6 @@ def _cells(figures: UsageSum) -> tuple[str, ...]:
         text.duration(figures.session_seconds) if figures.session_seconds else "-",
         f"+{figures.lines_added} -{figures.lines_deleted}" if figures.lines_added or figures.lines_deleted else "-",
     )
-
-
-def amount(count: int) -> str:
-    if not count:
-        return "-"
-    if count < 10_000:
-        return f"{count:,}"
-    value = float(count)
-    for unit in ("k", "M", "G"):
-        value /= 1000
-        if value < 999.5:
-            return f"{value:.3g}{unit}"
-    return f"{value:,.0f}G"
-
-
-def money(cost: float | None) -> str:
-    """A cost, with as many digits as it needs to be seen."""
-    if cost is None:
-        return "-"
-    return f"${cost:,.2f}" if cost >= 0.1 or not cost else f"${cost:.4f}"
 
 
 def brief(one: Usage) -> str:

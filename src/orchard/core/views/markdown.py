@@ -5,24 +5,21 @@ no one: a stranger's text can neither end its row nor add a heading, a link or a
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import UNSET
 
 from orchard.core.job_names import failed_words
 from orchard.core.run import Run
+from orchard.core.views import words
 from orchard.core.views.documents import JobView, PlanSummary, PlanView, WholePlan
 from orchard.core.views.figures import AgentUsage
 from orchard.model.phases import shown_phase
 from orchard.model.plan import JobId
-from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.lines import safe, safe_lines
-from orchard.surfaces.cli.render.usage import amount, money
-from orchard.text import fence
+from orchard.text import fence, safe, safe_lines
 
 Hide = Callable[[str], str]
-"""Takes secrets out of a text."""
+"""Takes secrets out of a words."""
 
 JOBS_SHOWN = 500
 FAILURES_SHOWN = 20
@@ -32,15 +29,15 @@ FIRST = ("failed", "waiting", "running", "canceled", "blocked")
 """What is worth a row where there are more jobs than rows."""
 
 
-def plan_markdown(document: PlanView, run: Run, hide: Hide) -> str:
+def plan_markdown(document: PlanView, run: Run, hide: Hide, now: float) -> str:
     """The whole of it, ending with an empty line: more may be appended."""
     plan = document.plan
     rows = [
         f"## {_marked(plan.status)}{in_code(hide(plan.name))}",
         "",
-        *_result(document, hide),
+        *_result(document, hide, now),
         "",
-        *_jobs(document, hide),
+        *_jobs(document, hide, now),
         "",
         *_failures(document.jobs, run, hide),
         *_usage(plan),
@@ -52,10 +49,10 @@ def _marked(status: str) -> str:
     return f"{MARKS[status]} " if status in MARKS else ""
 
 
-def _result(document: PlanView, hide: Hide) -> Iterator[str]:
+def _result(document: PlanView, hide: Hide, now: float) -> Iterator[str]:
     plan = document.plan
-    took = text.elapsed(plan.started_at, plan.ended_at, time.time(), plan.idle_seconds)
-    yield f"**{str(plan.status).capitalize()}**{f' after {took}' if took else ''}: {text.counts(plan.counts)}."
+    took = words.elapsed(plan.started_at, plan.ended_at, now, plan.idle_seconds)
+    yield f"**{str(plan.status).capitalize()}**{f' after {took}' if took else ''}: {words.counts(plan.counts)}."
     yield f"Plan {in_code(plan.id)}. {_landing(plan, hide)}{_changes(plan)}"
     told = [plan.error, plan.paused] if plan.status != "failed" else []  # then the failures below say it
     for sentence in [*filter(None, told), *plan.warnings[-10:]]:
@@ -75,7 +72,7 @@ def _landing(plan: PlanSummary, hide: Hide) -> str:
     result = plan.result
     if result is None or result.commit is None:
         return "Nothing landed."
-    where = f"{in_code(hide(result.branch or ''))} at {in_code(text.short(result.commit))}"
+    where = f"{in_code(hide(result.branch or ''))} at {in_code(words.short(result.commit))}"
     if plan.undone:
         return f"The landing on {where} was undone."
     return f"Landed on {where}." if plan.landed else f"Not landed: the result is {where}."
@@ -83,17 +80,17 @@ def _landing(plan: PlanSummary, hide: Hide) -> str:
 
 def _changes(plan: WholePlan) -> str:
     made = plan.summary
-    if made is None or not text.changes(made):
+    if made is None or not words.changes(made):
         return ""
     files = ", ".join(
         f"{count} {word}"
         for word, count in (("added", made.added), ("modified", made.modified), ("deleted", made.deleted))
         if count
     )
-    return f" {text.many(made.added + made.modified + made.deleted, 'file')} changed ({files})."
+    return f" {words.many(made.added + made.modified + made.deleted, 'file')} changed ({files})."
 
 
-def _jobs(document: PlanView, hide: Hide) -> Iterator[str]:
+def _jobs(document: PlanView, hide: Hide, now: float) -> Iterator[str]:
     jobs = document.jobs
     spent = any(job.usage.tokens for job in jobs)
     yield f"| job | status | time | files |{' tokens | cost |' if spent else ''}"
@@ -103,13 +100,13 @@ def _jobs(document: PlanView, hide: Hide) -> Iterator[str]:
         wanted = sorted(range(len(jobs)), key=lambda at: (_word(jobs[at]) not in FIRST, at))[:JOBS_SHOWN]
         shown = [jobs[at] for at in sorted(wanted)]
     for job in shown:
-        took = text.elapsed(job.started_at, job.ended_at, time.time(), job.idle_seconds) if job.attempts else ""
+        took = words.elapsed(job.started_at, job.ended_at, now, job.idle_seconds) if job.attempts else ""
         name = "validation" if job.validation else in_code(hide(job.id))
-        row = f"| {name} | {_status(job)} | {took} | {text.changes(job.summary)} |"
+        row = f"| {name} | {_status(job)} | {took} | {words.changes(job.summary)} |"
         yield row + (f" {_tokens(job.usage)} | {_cost(job.usage)} |" if spent else "")
     if len(jobs) > len(shown):
         yield ""
-        yield f"{text.many(len(jobs) - len(shown), 'more job')} not shown."
+        yield f"{words.many(len(jobs) - len(shown), 'more job')} not shown."
 
 
 def _word(job: JobView) -> str:
@@ -138,7 +135,7 @@ def _failures(jobs: Sequence[JobView], run: Run, hide: Hide) -> Iterator[str]:
             yield f"Hint: {in_code(hide(job.hint), 2000)}"
             yield ""
     if len(failed) > FAILURES_SHOWN:
-        yield f"{text.many(len(failed) - FAILURES_SHOWN, 'more failed job')} not shown."
+        yield f"{words.many(len(failed) - FAILURES_SHOWN, 'more failed job')} not shown."
         yield ""
 
 
@@ -155,16 +152,16 @@ def _usage(plan: PlanSummary) -> Iterator[str]:
 
 
 def _tokens(usage: AgentUsage) -> str:
-    return amount(usage.tokens) if usage.tokens is not UNSET and usage.tokens else ""
+    return words.amount(usage.tokens) if usage.tokens is not UNSET and usage.tokens else ""
 
 
 def _cost(usage: AgentUsage) -> str:
-    return money(usage.cost) if usage.cost is not UNSET and usage.cost is not None else ""
+    return words.money(usage.cost) if usage.cost is not UNSET and usage.cost is not None else ""
 
 
-def in_code(words: object, most: int = 300) -> str:
+def in_code(text: object, most: int = 300) -> str:
     """A stranger's text as code within a line, or within a cell of a table."""
-    shown = safe(words, most)
+    shown = safe(text, most)
     if not shown:
         return ""
     if "|" in shown:  # it ends a cell even in code; a reference is plain text to every reader of Markdown
