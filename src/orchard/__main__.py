@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from orchard import __version__
 
-HOLD_SECRETS = frozenset({"agent", "approve", "do", "land", "mcp", "plan", "resume", "retry", "run", "serve"})
+HOLD_SECRETS = frozenset({"agent", "approve", "do", "land", "mcp", "plan", "pr", "resume", "retry", "run", "serve"})
 """Verbs whose process may hold keys while jobs run beside it."""
 
 OBJECTS_BEFORE_LOOKING = 100_000

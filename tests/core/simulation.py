@@ -112,8 +112,9 @@ class PaperEngine:
 
 
 def known_of(run: Any) -> dict[str, Any]:
-    """Everything that a run knows, but for the order in which its queues happen to lie."""
-    return {name: value for name, value in vars(run).items() if name not in ("_ready", "_ready_free", "_queued")}
+    """Everything that a run knows, but for the order in which its queues lie, and for what is kept to show."""
+    left_out = ("_ready", "_ready_free", "_queued", "views")
+    return {name: value for name, value in vars(run).items() if name not in left_out}
 
 
 # ------------------------------------------------------------------------- the model's words and ours

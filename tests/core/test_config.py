@@ -218,7 +218,17 @@ def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
         "sandbox.expose",
         "sandbox.write",
         "sandbox.allow",
+        "forge.github",
+        "forge.gitlab",
     }
+
+
+@pytest.mark.parametrize(
+    "text", ["http://git.example.org", "https://x", "a b", "-x", "x/y", "me@x", "x:port", "", "*.x"]
+)
+def test_a_server_for_tokens_is_one_host(text: str) -> None:
+    with pytest.raises(InvalidInput, match="must be a host"):
+        merge_layers([file_layer({"forge": {"github": [text]}})])
 
 
 def test_every_key_that_can_name_a_command_as_an_agent_is_known() -> None:
@@ -269,6 +279,8 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_NOTIFY_WEBHOOK": "https://example.org/hook",
         "ORCHARD_NOTIFY_SECRET_ENV": "HOOK_KEY",
         "ORCHARD_NOTIFY_ON": "failed,waiting",
+        "ORCHARD_FORGE_GITHUB": "ghe.example.org",
+        "ORCHARD_FORGE_GITLAB": "git.example.org:8443,http://127.0.0.1:8080",
         "ORCHARD_LIMITS_GRACE": "1.5",
         "ORCHARD_LIMITS_LOG_BYTES": "2048",
         "ORCHARD_LIMITS_IDLE": "60",

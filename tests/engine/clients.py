@@ -22,6 +22,7 @@ from orchard.core.scheduler import pick
 from orchard.core.states import ACTIVE, JobState
 from orchard.engine.plans.runs import Chain, Runs
 from orchard.errors import OrchardError
+from orchard.forge.requests import Opened
 from orchard.model.events import plans as e
 from orchard.model.plan import Job, JobId, Plan, PlanId, ShellWork
 from orchard.model.plan_codec import plan_json
@@ -115,6 +116,7 @@ class PaperEngine:
             say=in_commands,
             changed_settings=tuple,
             hidden_in={},
+            environment={},
             described_at=lambda commit, name: None,
         )
         self.journal: list[e.Recorded] = []
@@ -148,6 +150,10 @@ class PaperEngine:
         answer: object = [] if name in ("reach_warnings", "look") else None
         if name == "_pin":
             answer = e.PlanStarted("main", "base", args[1].plan.target or "work", "base")
+        if name == "find_way":
+            answer = SimpleNamespace(remote="origin", project=None, source=None, channel=None)
+        if name == "open_or_update":
+            answer = Opened(1, "https://forge.example/1", created=True)
         await self.gate()
         return answer
 

@@ -34,7 +34,7 @@ ARGS: Mapping[str, dict[str, Any]] = {
     "create_plan": {"plan": plan_json(Plan(name="k", jobs={A: Job(id=A, name="a", work=ShellWork(command="true"))})),
                     "key": "k"},
     "finalize_plan": {}, "pause_plan": {}, "resume_plan": {}, "cancel_plan": {}, "delete_plan": {}, "land_plan": {},
-    "undo_plan": {}, "retry_plan": {"fresh": True},
+    "undo_plan": {}, "propose_plan": {}, "retry_plan": {"fresh": True},
     "reshape_plan": {"changes": [{"op": "add", "job": {"id": "n", "work": "true"}}]},
     "cancel_jobs": {"jobs": ["a"]}, "force_fail_job": {"job": "b"}, "approve_job": {"job": "a"},
     "reject_job": {"job": "a", "reason": "Not so."}, "resolve_conflict": {"job": "b", "step": "continue"},

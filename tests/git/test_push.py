@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.remote_branches import push
+from orchard.errors import OrchardError
+from orchard.git.remote_branches import push, push_commit, remote_named
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 
@@ -99,3 +100,84 @@ def test_a_remote_that_changed_since_the_repository_was_opened_is_not_pushed_to(
     assert not Path(places["canary"]).exists()
     assert [Repo(Path(places[name])).refs("refs/heads") for name in ("origin", "elsewhere")] == [{}, {}]
     assert push(find_repository(repo.path), "main", None)[0] or "vcs" in key or "receivepack" in key
+
+
+# -------------------------------------------------------------------------- a branch for a pull request
+
+
+def test_a_commit_is_pushed_to_a_new_branch_and_the_branch_moves_with_the_next_one(
+    repo: Repo, remotes: dict[str, Repo]
+) -> None:
+    first = repo.commit({"a": "a"})
+    repo("reset", "-q", "--hard", "HEAD~1")
+    second = repo.commit({"b": "b"})
+    repository = find_repository(repo.path)
+
+    push_commit(repository, "origin", first, "orchard/x", ())
+    push_commit(repository, "origin", first, "orchard/x", ())
+    assert remotes["origin"].head("orchard/x") == first
+    push_commit(repository, "origin", second, "orchard/x", (first,))
+
+    assert remotes["origin"].head("orchard/x") == second, "what we pushed before is ours to replace"
+    assert not repo.exists("orchard/x"), "nothing of the user's is made here"
+
+
+def test_what_others_pushed_to_the_branch_is_left_alone(repo: Repo, remotes: dict[str, Repo]) -> None:
+    first = repo.commit({"a": "a"})
+    theirs = repo.commit({"b": "b"})
+    repo("push", "-q", "origin", f"{theirs}:refs/heads/orchard/x")
+    repo("reset", "-q", "--hard", "HEAD~2")
+    other = repo.commit({"c": "c"})
+
+    with pytest.raises(OrchardError, match="which Orchard did not push"):
+        push_commit(find_repository(repo.path), "origin", other, "orchard/x", (first,))
+
+    assert remotes["origin"].head("orchard/x") == theirs
+
+
+def test_a_commit_of_others_that_the_result_builds_on_is_gone_on_from(repo: Repo, remotes: dict[str, Repo]) -> None:
+    theirs = repo.commit({"a": "a"})
+    repo("push", "-q", "origin", f"{theirs}:refs/heads/orchard/x")
+    ours = repo.commit({"b": "b"})
+
+    push_commit(find_repository(repo.path), "origin", ours, "orchard/x", ())
+
+    assert remotes["origin"].head("orchard/x") == ours
+
+
+def test_a_push_that_the_remote_refuses_is_told_with_its_reason(repo: Repo, remotes: dict[str, Repo]) -> None:
+    hook = remotes["origin"].path / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho protected for good >&2\nexit 1\n")
+    hook.chmod(0o755)
+
+    with pytest.raises(OrchardError, match="protected for good"):
+        push_commit(find_repository(repo.path), "origin", repo.head(), "orchard/x", ())
+
+
+def test_settings_of_remotes_that_changed_meanwhile_stop_it(repo: Repo, remotes: dict[str, Repo]) -> None:
+    repository = find_repository(repo.path)
+    repo("config", "remote.origin.url", str(remotes["fork"].path))
+
+    with pytest.raises(OrchardError, match=r"remote\.origin\.url changed"):
+        push_commit(repository, "origin", repo.head(), "orchard/x", ())
+
+    assert not remotes["fork"].exists("orchard/x")
+
+
+def test_a_failed_push_tells_no_password_of_an_address(repo: Repo) -> None:
+    repo("remote", "add", "origin", "http://me:hunter2@127.0.0.1:1/x.git")
+    repository = find_repository(repo.path)
+
+    ok, said = push(repository, "main")
+    with pytest.raises(OrchardError) as refused:
+        push_commit(repository, "origin", repo.head(), "orchard/x", ())
+
+    assert not ok and "127.0.0.1" in said
+    assert "127.0.0.1" in refused.value.message
+    assert "hunter2" not in f"{said} {refused.value.message} {refused.value.hint}"
+
+
+@pytest.mark.parametrize("name", ["origin", "--upload-pack=touch x", "nobody"])
+def test_a_remote_that_is_none_is_said_to_be(repo: Repo, name: str) -> None:
+    with pytest.raises(OrchardError, match="There is no remote"):
+        remote_named(find_repository(repo.path), name)

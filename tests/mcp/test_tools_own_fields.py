@@ -352,6 +352,18 @@ async def says_why_a_job_was_rejected(tools: Bench, tool: str) -> None:
     ]
 
 
+@check("draft")
+async def asks_for_a_draft(tools: Bench, tool: str) -> None:
+    jobs = [{"id": "a", "work": "echo hello > proposed.txt"}]
+    plan = (await tools("create_plan", name="Asked", land="ask", jobs=jobs))["plan"]
+    await tools.ended(plan, "waiting")
+
+    await tools(tool, plan=plan, draft=True)
+
+    asked = tools.served.app.run_of(PlanId(plan)).pull_asked
+    assert asked is not None and asked.draft
+
+
 @check("purge", "delete_plan")
 async def removes_a_plan_for_good(tools: Bench, tool: str) -> None:
     kept, gone = await paused(tools), await paused(tools)

@@ -16,7 +16,7 @@ import pytest
 import orchard
 from orchard.process.failpoint import FAILPOINTS, failpoint, known, rearm
 from tests.proof.crash import Cell
-from tests.proof.crash_cells import Plan, gaps, kills_of_recovery, random_kills, sample, single_kills
+from tests.proof.crash_cells import ELSEWHERE, Plan, gaps, kills_of_recovery, random_kills, sample, single_kills
 from tests.proof.crash_shapes import SHAPES
 from tests.proof.crash_table import REACHED, by_chance, reached, row
 
@@ -102,7 +102,7 @@ def test_the_table_has_a_row_for_every_goal() -> None:
 def test_no_place_is_left_out() -> None:
     killed = {kill.place for plan in (*single_kills(), *kills_of_recovery()) for kill in plan.kills}
 
-    assert killed == set(known())
+    assert killed == {place for place in known() if not place.startswith(ELSEWHERE)}
     assert len(killed) >= 60
     for seed in range(20):
         assert {kill.place for plan in sample(seed) for kill in plan.kills} == killed

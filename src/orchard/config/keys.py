@@ -26,6 +26,7 @@ from orchard.config.kinds import (
     place,
     seconds,
     seconds_or_none,
+    server,
     text_of,
     told,
     variable,
@@ -294,6 +295,18 @@ _TABLE = (
         nothing="",
     ),
     Key("notify.on", list_of(told), "what is told of: `done`, `waiting`, `failed`", needs_trust=True),
+    Key(
+        "forge.github",
+        list_of(server),
+        "hosts of yours that are GitHub Enterprise servers: pull requests may go there, with your token",
+        needs_trust=True,
+    ),
+    Key(
+        "forge.gitlab",
+        list_of(server),
+        "hosts of yours that are GitLab servers, in the same way",
+        needs_trust=True,
+    ),
     Key("tracing.endpoint", maybe(address), "where traces go, as OTLP over HTTP", needs_trust=True, nothing=""),
     Key("tracing.headers_env", maybe(variable), "the variable with headers for it", needs_trust=True, nothing=""),
 )

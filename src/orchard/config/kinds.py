@@ -215,6 +215,14 @@ def address(text: str) -> str | None:
     return None if fits else "must begin with http:// or https://"
 
 
+def server(text: str) -> str | None:
+    """A host, with a port where it is not that of https; an address only for a server on this machine."""
+    here = r"http://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?"
+    if re.fullmatch(rf"[A-Za-z0-9](?:[A-Za-z0-9.-]{{0,250}}[A-Za-z0-9])?(:[0-9]{{1,5}})?|{here}", text):
+        return None
+    return "must be a host, with a port where it is not that of https, such as 'git.example.org'"
+
+
 def endpoint(text: str) -> str | None:
     """A host, `*.host`, `host:port`, or an address with either in front of it; `model.endpoints` has the grammar."""
     if problem(text, own=True) is None:

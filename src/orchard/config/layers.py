@@ -97,6 +97,13 @@ class Notify(Struct, frozen=True):
     on: tuple[str, ...] = ("done", "waiting", "failed")
 
 
+class Forge(Struct, frozen=True):
+    """Servers of the user's own that take pull requests, beside github.com and gitlab.com."""
+
+    github: tuple[str, ...] = ()
+    gitlab: tuple[str, ...] = ()
+
+
 class Config(Struct, frozen=True):
     """Every setting, with the value that holds where nobody says otherwise."""
 
@@ -117,6 +124,7 @@ class Config(Struct, frozen=True):
     health: Health = Health()
     tracing: Traces = Traces()
     notify: Notify = Notify()
+    forge: Forge = Forge()
     sandbox: Sandbox = Sandbox()
     agents: Mapping[str, AgentRow] = field(default_factory=dict)
     """The rows of `[agents.NAME]`, without `[agents.builtin]`."""
@@ -141,7 +149,7 @@ def allowed_env(config: Config, agent: str | None) -> tuple[str, ...]:
     return row.allow_env if row is not None else ()
 
 
-SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | Traces | Notify | Sandbox]] = {
+SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | Traces | Notify | Forge | Sandbox]] = {
     "heal": Heal,
     "worktree": Worktree,
     "capacity": Capacity,
@@ -149,6 +157,7 @@ SECTIONS: Mapping[str, type[Heal | Worktree | Capacity | WorkLimits | Health | T
     "health": Health,
     "tracing": Traces,
     "notify": Notify,
+    "forge": Forge,
     "sandbox": Sandbox,
 }
 

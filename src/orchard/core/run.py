@@ -69,6 +69,8 @@ class Run:
     undo: events.UndoIntended | None = None
     undone: events.LandingUndone | None = None
     pushed: events.Pushed | None = None
+    pull_asked: events.PullRequestAsked | None = None
+    pull_request: events.PullRequestOpened | None = None
     budget_from = 0.0
     """How many active seconds were used before a person last let the plan go on."""
     used_tokens = 0
@@ -99,6 +101,8 @@ class Run:
         """How conflicts were resolved that are in what jobs start from, or in the snapshot as it is now."""
         self.superseded: list[events.ConflictSettled] = []
         """How conflicts were resolved in snapshots that were thrown away."""
+        self.pull_commits: list[str] = []
+        """Commits at which a branch for a pull request was put, or was about to be."""
         self.budget_warned: set[str] = set()
         self._ready: list[Rank] = []
         self._ready_free: list[Rank] = []

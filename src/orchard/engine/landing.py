@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.core.sides import SIDES, nothing_to_land
+from orchard.engine import pull_requests as proposals
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.machine.sandbox import is_obeyed
 from orchard.engine.outcome import Held, Outcome, Passed
 from orchard.engine.plans.refs import slug
 from orchard.engine.snapshot import landing_id
-from orchard.errors import Hint, NeedsPerson, Next, UsageError, parts_of
+from orchard.errors import Hint, NeedsPerson, Next, OrchardError, UsageError, parts_of
 from orchard.git.history import is_ancestor
 from orchard.git.landing import landing as git_landing
 from orchard.git.landing.checkout import BranchMoved
@@ -56,12 +57,24 @@ async def land(context: Context) -> Outcome:
         context.engine.record(run.id, events.NothingToLand())
         return Passed(f"{_why_nothing(run)}: there is nothing to land")
     obeyed = await _tell_of_obeyed(context, tip)
-    if context.plan.land == "never":
+    if context.plan.land == "never" and not proposals.wanted(run):
         return await _leave_on_branch(context, tip)
+    if proposals.wanted(run):
+        return await _propose(context, tip)
     if context.plan.land == "ask" and context.approved != "landing":
         reason = f"The result is validated and waits to be landed on '{run.pinned.target_branch}'.{obeyed}"
         return Held("landing", reason, Phase.MERGE_RI)
     return await _land(context, tip)
+
+
+async def _propose(context: Context, tip: str) -> Outcome:
+    """`land: pr`: nothing of the user's moves here; where that cannot be done now, the plan waits."""
+    await _harden(context, tip)
+    run = context.run
+    made = await proposals.propose(context.engine, run, lambda: proposals.of_snapshot(run, tip))
+    if isinstance(made, OrchardError):
+        return Held(proposals.KIND, (f"{made.message} ", *parts_of(made.hint)), Phase.MERGE_RI)
+    return Passed(f"proposed by {made.url}")
 
 
 async def _tell_of_obeyed(context: Context, tip: str) -> str:

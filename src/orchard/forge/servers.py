@@ -107,9 +107,10 @@ def project_at(address: str, servers: Sequence[Server], remote: str) -> Project:
             break
         return Project(server, name)
     else:
+        at = host if port in (None, *SCHEMES.values()) else f"{host}:{port}"
         raise UnknownForge(
-            f"The remote '{one_line(remote)}' is on {one_line(host)}, which Orchard does not know as a forge of yours.",
-            hint=f'If it is one, say so in your own configuration, below [forge]: github = ["{one_line(host)}"], or '
+            f"The remote '{one_line(remote)}' is on {one_line(at)}, which Orchard does not know as a forge of yours.",
+            hint=f'If it is one, say so in your own configuration, below [forge]: github = ["{one_line(at)}"], or '
             "gitlab in its place.",
         )
     raise UnknownForge(f"The address of the remote '{one_line(remote)}' names no repository on {one_line(host)}.")
@@ -125,7 +126,7 @@ def _parts(address: str) -> tuple[str, int | None, str]:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return "", None, ""
-    if parts.scheme not in SCHEMES:
+    if parts.scheme not in SCHEMES or parts.query or parts.fragment:
         return "", None, ""
     usual = SCHEMES[parts.scheme]
     return host, None if usual is None else port or usual, parts.path

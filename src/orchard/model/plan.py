@@ -163,7 +163,7 @@ class Plan(Struct, frozen=True, kw_only=True, dict=True):
     worktree_root: str | None = None
     merge: Literal["squash", "merge"] = "squash"
     resolver: Resolver | None = None
-    land: Literal["auto", "ask", "never"] = "auto"
+    land: Literal["auto", "ask", "never", "pr"] = "auto"
     push: bool | None = None
     """None: from the configuration."""
     submodules: bool | None = None

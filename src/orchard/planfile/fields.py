@@ -401,9 +401,10 @@ class PlanFields(Fields):
         "`squash`: one commit on the target for each last job; `merge`: merge commits with the full history.", "squash"
     )
     resolver: Resolver = _optional("What resolves a merge conflict.", "from the configuration")
-    land: Literal["auto", "ask", "never"] = _optional(
+    land: Literal["auto", "ask", "never", "pr"] = _optional(
         "`auto`: the result lands once it is checked; `ask`: when a person approves; "
-        "`never`: it stays on a new branch `orchard/<name>`.",
+        "`never`: it stays on a new branch `orchard/<name>`; `pr`: it is pushed to a branch `orchard/<plan>`, and a "
+        "pull request is opened for the target.",
         "auto",
     )
     push: bool = _optional(

@@ -127,6 +127,11 @@ FAILPOINTS: frozenset[str] = frozenset(
         "landing.after-move",
         "landing.after-done",
         "landing.after-branch",
+        # a branch of a remote, and the pull request for it
+        "pull-request.before-push",
+        "pull-request.after-push",
+        "pull-request.after-open",
+        # taking a landing back
         "undo.before-intent",
         "undo.before-move",
         "undo.after-move",

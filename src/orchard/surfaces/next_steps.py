@@ -39,6 +39,7 @@ COMMANDS = {
     "list_workers": "workers",
     "pause_plan": "pause [plan]",
     "pause_worker": "pause [worker]",
+    "propose_plan": "pr [plan]",
     "purge_plan": "purge [plan]",
     "restore_saved_work": "recover [ref] [folder] [--plan plan]",
     "resolve_conflict": "resolve [job] [--plan plan] [--continue] [--abort]",

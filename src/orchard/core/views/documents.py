@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from orchard.core.views.figures import AgentUsage, JobUsage, PlanUsage
+from orchard.core.views.remotes import PullRequest as PullRequest
+from orchard.core.views.remotes import Push as Push
 from orchard.core.views.sandbox import RefusalView
 from orchard.core.views.saved_work import SavedRef
 from orchard.errors import Next
@@ -61,15 +63,8 @@ class WaitingJob(Struct, frozen=True):
     """Why a job waits for a person."""
 
     job: str
-    kind: Annotated[str, Meta(description="`approval`, `landing`, `budget` or `worker`.")]
+    kind: Annotated[str, Meta(description="`approval`, `landing`, `pr`, `budget` or `worker`.")]
     reason: str
-
-
-class Push(Struct, frozen=True):
-    """What became of the push."""
-
-    ok: bool
-    message: str
 
 
 class Resolution(Struct, frozen=True):
@@ -136,6 +131,7 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     resolutions: list[Resolution] = []
     healed: list[HealedJob] = []
     pushed: Push | None = None
+    pull_request: PullRequest | None = None
     groups: Annotated[dict[str, JobStatus], Meta(description="Every group with what it shows.")] = {}
     after: Annotated[str | None, Meta(description="The plan that has to succeed before this one starts.")] = None
     sandbox: Annotated[str | None, Meta(description="The wall around its programs: `bwrap`, `landlock`, `off`.")] = None

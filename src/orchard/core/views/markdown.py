@@ -12,7 +12,7 @@ from msgspec import UNSET
 from orchard.core.job_names import failed_words
 from orchard.core.run import Run
 from orchard.core.views import words
-from orchard.core.views.documents import JobView, PlanSummary, PlanView, WholePlan
+from orchard.core.views.documents import JobView, PlanSummary, PlanView, PullRequest, WholePlan
 from orchard.core.views.figures import AgentUsage
 from orchard.model.phases import shown_phase
 from orchard.model.plan import JobId
@@ -72,10 +72,19 @@ def _landing(plan: PlanSummary, hide: Hide) -> str:
     result = plan.result
     if result is None or result.commit is None:
         return "Nothing landed."
+    if plan.pull_request is not None and not plan.landed and not plan.undone:
+        return _proposed(plan.pull_request, hide)
     where = f"{in_code(hide(result.branch or ''))} at {in_code(words.short(result.commit))}"
     if plan.undone:
         return f"The landing on {where} was undone."
     return f"Landed on {where}." if plan.landed else f"Not landed: the result is {where}."
+
+
+def _proposed(request: PullRequest, hide: Hide) -> str:
+    """Of a pull request that is being made there is no address yet."""
+    where = f"{in_code(hide(request.branch))} at {in_code(words.short(request.commit))}"
+    by = f" by {in_code(request.url)}" if request.url else ""
+    return f"Proposed for {in_code(hide(request.target))}{by}: {where}."
 
 
 def _changes(plan: WholePlan) -> str:

@@ -18,10 +18,11 @@ from orchard.core.views.attempts import UNDER_WAY, progress_view, subtasks_view
 from orchard.core.views.conflicts import conflict_hint, is_open, steps_of_failure
 from orchard.core.views.figures import JobUsage, PlanUsage
 from orchard.core.views.health import alarms_of, at_work
+from orchard.core.views.results import pull_request_of, result_of, warnings_of
 from orchard.core.views.usage import used_figures
 from orchard.core.views.workers import worker_view
 from orchard.errors import Hint, Next, Say, steps_of
-from orchard.model.events.plans import CallAsked, Pushed
+from orchard.model.events.plans import CallAsked
 from orchard.model.plan import VALIDATION, JobId, PlanId
 from orchard.model.statuses import JobStatus, PlanStatus
 from orchard.model.usage import Usage
@@ -34,6 +35,7 @@ PERMISSION = "permission"
 _ANSWERS = {
     "landing": ("land", "land_plan"),
     "rewritten": ("land", "land_plan"),
+    "pr": ("pr", "propose_plan"),
     "budget": ("resume", "resume_plan"),
     "worker": ("complete", "complete_task"),
 }
@@ -114,7 +116,7 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
         reverted=run.undone is not None and run.undone.revert,
         undoing=run.undo is not None,
         landing=gone and run.records[VALIDATION].released in ("landing", "rewritten"),
-        result=_result(run),
+        result=result_of(run),
         counts=counts(run, interrupted=interrupted),
         usage=_plan_usage(kept),
         created_at=documents.time_text(run.created),
@@ -127,7 +129,7 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
         hint=say(hint) if hint is not None else None,
         next=steps_of(hint),
         waiting=[documents.WaitingJob(hold.job, hold.kind, hold.reason) for hold in run.waiting_for],
-        warnings=_warnings(run),
+        warnings=warnings_of(run),
         resolutions=[
             documents.Resolution(
                 one.job, str(one.phase), one.by, list(one.paths), list(one.ours_jobs), list(one.theirs_jobs)
@@ -136,6 +138,7 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
         ],
         healed=[documents.HealedJob(job.id, one.phase, one.agent) for job in kept if job.healed for one in job.healed],
         pushed=None if run.pushed is None else documents.Push(run.pushed.ok, run.pushed.message),
+        pull_request=pull_request_of(run),
         groups=dict(group_statuses(run)),
         after=run.plan.after,
         deleted=run.deleted,
@@ -144,28 +147,9 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
     )
 
 
-def _warnings(run: Run) -> list[str]:
-    unpushed = push_failed(run.pushed) if run.pushed is not None and not run.pushed.ok else None
-    # Earlier versions recorded that as a warning as well, which would stay for ever.
-    found = [warning.message for warning in run.warnings if warning.message != unpushed]
-    return [*found, unpushed] if unpushed is not None and run.undone is None else found
-
-
-def push_failed(pushed: Pushed) -> str:
-    return f"The push of '{pushed.branch}' failed; the landing stands. {pushed.message[-500:]}"
-
-
 def healed_phases(record: JobRecord) -> list[documents.HealedPhase]:
     passed = {(str(turn.phase), turn.agent): None for turn in record.heals if turn.healed == "passed"}
     return [documents.HealedPhase(phase, agent) for phase, agent in passed]
-
-
-def _result(run: Run) -> documents.Branch | None:
-    if run.landed is not None:
-        return documents.Branch(run.landed.branch, run.landed.new)
-    if run.unlanded is not None:
-        return documents.Branch(run.unlanded.branch, run.unlanded.commit)
-    return None
 
 
 def counts(run: Run, *, interrupted: bool = False) -> dict[str, int]:

@@ -48,10 +48,18 @@ def base_commit(repo: Repository, plan: Plan) -> str | None:
 
 
 def check_target(repo: Repository, plan: Plan) -> None:
+    proposes = plan.land == "pr" and plan.after is None  # the plan before it may make the branch
+    branches = repo.branches()
     if plan.target is None:
+        if proposes and _base_of(repo, plan, branches)[0] is None:
+            raise UsageError("'land: pr' needs a branch to open a pull request for.", hint="Name it: 'target: BRANCH'.")
         return
     repo.check_branch_name(plan.target)
-    branches = repo.branches()
+    if proposes and plan.target not in branches:
+        raise UsageError(
+            f"Branch '{plan.target}' does not exist here, so no pull request can be opened for it.",
+            hint=f"If a remote has it: git branch {plan.target} REMOTE/{plan.target}",
+        )
     if plan.target not in branches:
         _check_clash(repo, plan.target, branches)
 
@@ -63,7 +71,7 @@ def target_of(repo: Repository, plan: Plan, others: list[str]) -> PlanStarted:
     target = plan.target
     if target is not None:
         repo.check_branch_name(target)
-    elif branch is not None and branch != repo.default_branch():
+    elif branch is not None and (plan.land == "pr" or branch != repo.default_branch()):
         target = branch
     else:
         own = repo.free_branch_name(f"orchard/{slug(plan.name)}", [*branches, *others])

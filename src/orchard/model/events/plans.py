@@ -209,6 +209,32 @@ class Pushed(PlanEvent, frozen=True):
     message: str = ""
 
 
+class PullRequestAsked(PlanEvent, frozen=True):
+    """A person wants the result to become a pull request, whatever the plan says."""
+
+    draft: bool = False
+
+
+class PullRequestIntended(PlanEvent, frozen=True):
+    """A branch of a remote is about to be put at this commit: what is found there later may be ours."""
+
+    remote: str
+    branch: str
+    commit: str
+
+
+class PullRequestOpened(PlanEvent, frozen=True):
+    """The result is on a branch of a remote, and an open pull request asks to merge that branch."""
+
+    url: str
+    number: int
+    branch: str
+    target: str
+    commit: str
+    created: bool = True
+    """False: it was open before, and was updated."""
+
+
 class Warned(PlanEvent, frozen=True):
     """Something a person should know that stops nothing."""
 

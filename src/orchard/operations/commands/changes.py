@@ -9,6 +9,7 @@ from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState
 from orchard.core.views.documents import PlanSummary
 from orchard.engine import landing
+from orchard.engine.pull_requests import KIND
 from orchard.errors import Next, UsageError
 from orchard.model.events.plans import HoldReleased, Json, PlanReshaped
 from orchard.model.plan import VALIDATION, Plan
@@ -161,6 +162,7 @@ class Moved(Done, frozen=True, kw_only=True):
 
 
 def _decide_landing(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
+    _refuse_proposed(run)
     held = run.records[VALIDATION].hold is not None
     return Decision([HoldReleased(VALIDATION)] if held else [])
 
@@ -176,10 +178,20 @@ def _refuse_landing(run: Run, _: str) -> None:
     validation, landed = run.records[VALIDATION], run.landed
     if landed is None and validation.hold is None and validation.released is None:
         raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=Next("get_plan", run.id))
+    _refuse_proposed(run)
     if landed is not None and not landed.found and run.undone is None and run.moving is None:
         raise UsageError(f"Plan '{run.id}' has landed on '{landed.branch}' already.", hint=Next("get_plan", run.id))
     if run.undone is not None and run.undone.revert:
         landing.refuse_reverted(run.id, run.undone)
+
+
+def _refuse_proposed(run: Run) -> None:
+    hold = run.records[VALIDATION].hold
+    if hold is not None and hold.kind == KIND:
+        raise UsageError(
+            f"Plan '{run.id}' lands by a pull request, which could not be opened yet.",
+            hint=("Try that again: ", Next("propose_plan", run.id)),
+        )
 
 
 def landable(plan: PlanSummary) -> bool:
@@ -224,6 +236,12 @@ async def _undo(scene: Scene, run: Run, args: UndoPlan, _: Decision) -> Json:
 
 
 def _refuse_undo(run: Run, _: str) -> None:
+    made = run.pull_request
+    if run.landed is None and run.moving is None and made is not None:
+        raise UsageError(
+            f"Plan '{run.id}' has not landed here: its result is proposed by {made.url}, and no branch of yours moved.",
+            hint=f"To take that back, close the pull request there and remove '{made.branch}' from the remote.",
+        )
     if run.landed is None and run.moving is None:
         raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.", hint=Next("get_plan", run.id))
 

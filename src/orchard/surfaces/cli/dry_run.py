@@ -17,6 +17,12 @@ from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.terminal import Terminal
 
+LANDS = {
+    "auto": "lands on",
+    "ask": "waits for you, then lands on",
+    "never": "stays apart from",
+    "pr": "opens a pull request for",
+}
 NO_AGENT = "? (no agent can be used here)"
 
 
@@ -54,7 +60,7 @@ class Rehearsal(Struct, frozen=True):
         start = self.start
         base = start.base_branch or "the present commit"
         new = "" if start.target_commit is not None else " (a new branch)"
-        lands = {"auto": "lands on", "ask": "waits for you, then lands on", "never": "stays apart from"}[self.plan.land]
+        lands = LANDS[self.plan.land]
         place: Line = [
             ("from ", "dim"), (safe(base), "strong"), (f" ({start.base_commit[:10]}), {lands} ", "dim"),
             (safe(start.target_branch), "strong"), (new, "dim"),

@@ -315,7 +315,9 @@ def landing_options(function: Any) -> Any:
         click.option("--base", metavar="BRANCH", callback=branch_text, help="Start from this branch or commit."),
         click.option("--target", metavar="BRANCH", callback=branch_text, help="Land on this branch."),
         click.option(
-            "--land", type=click.Choice(["auto", "ask", "never"]), help="Land by itself, when you approve, or never."
+            "--land",
+            type=click.Choice(["auto", "ask", "never", "pr"]),
+            help="Land by itself, when you approve, or never; or open a pull request.",
         ),
     )
     for option in reversed(options):

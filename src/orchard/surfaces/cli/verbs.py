@@ -70,6 +70,7 @@ VERBS: Mapping[str, Verb] = {
     "allow": Verb("act", "jobs.jobs:allow", "Let an agent make the call that it asks about."),
     "deny": Verb("act", "jobs.jobs:deny", "Refuse the call that an agent asks about; it goes on without it."),
     "land": Verb("act", "plans.plans:land", "Land a plan that waits before landing."),
+    "pr": Verb("act", "plans.plans:pr", "Push a plan's result and open a pull request for it, or update the open one."),
     "undo": Verb("act", "plans.plans:undo", "Take a landing back: move the target branch to where it was."),
     "deploy": Verb("act", "jobs.jobs:deploy", "Let jobs run of a plan that says 'deploy: manual'."),
     "send": Verb("act", "jobs.jobs:send", "Say something to the agent that works on JOB."),

@@ -18,7 +18,7 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
     ),
     "plans": (
         "add_jobs", "get_plan_graph", "reshape_plan", "update_plan", "delete_plan", "clone_plan", "undo_plan",
-        "list_waiting", "list_events",
+        "propose_plan", "list_waiting", "list_events",
     ),
     "jobs": (
         "create_job", "list_jobs", "get_job_attempts", "force_fail_job", "update_job", "approve_job", "reject_job",

@@ -39,7 +39,7 @@ FORM: Mapping[str, Mapping[str, str]] = {
         "setup": "Works that make a worktree ready.",
         "env": "",
         "start_paused": "Wait for resume_plan.",
-        "land": "`ask`: a person approves; `never`: it stays on `orchard/<name>`.",
+        "land": "`ask`: a person approves; `never`: it stays on `orchard/<name>`; `pr`: a pull request.",
         "budget": "Where it pauses: tokens, cost, minutes.",
     },
     "Job": {

@@ -13,7 +13,7 @@ from orchard.core.run import Run
 from orchard.core.sides import kept_version
 from orchard.core.states import JobState
 from orchard.core.views.documents import Changes, FileCounts
-from orchard.core.views.plans import push_failed
+from orchard.core.views.results import push_failed
 from orchard.errors import Next
 from orchard.model.events import plans as events
 from orchard.model.events.plans import Event, Recorded
@@ -102,6 +102,11 @@ def _pushed(run: Run, event: events.Pushed) -> list[Line]:
     return [_line("plan", "pushed", "good", f"{safe(event.branch)} {safe(event.message)}".strip())]
 
 
+def _pull_request(run: Run, event: events.PullRequestOpened) -> list[Line]:
+    word = "pull request" if event.created else "pull request updated"
+    return [_line("plan", word, "good", f"{safe(event.url)} ({safe(event.branch)} into {safe(event.target)})")]
+
+
 def _warned(run: Run, event: events.Warned) -> list[Line]:
     return [_line(_job(event.job) if event.job else "plan", "warning", "wait", safe(event.message, 2000))]
 
@@ -119,7 +124,8 @@ def _job_started(run: Run, event: events.JobStarted) -> list[Line]:
 
 def _phase_started(run: Run, event: events.PhaseStarted) -> list[Line]:
     if event.job == VALIDATION and event.phase is Phase.MERGE_RI:
-        return [_line("plan", "landing", "busy")]
+        proposes = run.plan.land == "pr" or run.pull_asked is not None
+        return [_line("plan", "opening a pull request" if proposes else "landing", "busy")]
     if not _runs_program(run, event):
         return []
     if event.job == VALIDATION and event.phase is Phase.WORK:
@@ -293,7 +299,7 @@ def _released(run: Run, event: events.HoldReleased) -> list[Line]:
     released = run.records[event.job].released
     if released == "worker":  # the message, or that it is complete, says more
         return []
-    word = "goes on" if released == "budget" else "approved"
+    word = "goes on" if released in ("budget", "pr") else "approved"
     return [_line(_job(event.job), word, "good")]
 
 
@@ -323,6 +329,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.NothingToLand: _nothing_to_land,
     events.LandingUndone: _undone,
     events.Pushed: _pushed,
+    events.PullRequestOpened: _pull_request,
     events.Warned: _warned,
     events.JobStarted: _job_started,
     events.JobSucceeded: _succeeded,

@@ -12,7 +12,7 @@ from orchard.model.events.plans import Landed
 from orchard.model.plan import JobId
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
-from orchard.surfaces.cli.render.tree import end_lines, result_line
+from orchard.surfaces.cli.render.tree import end_lines, request_line, result_line
 
 FAILURES_SHOWN = 10
 TAIL_LINES = 10
@@ -30,6 +30,7 @@ def summary_lines(app: App, run: Run, document: PlanView) -> list[Line]:
     lines = [first, *_failures(run, document), *_idle_workers(document)]
     if plan.landed and run.landed is not None:
         lines.append(_landed_line(app, run, run.landed))
+        lines += [request_line(plan.pull_request)] if plan.pull_request is not None else []
     elif (result := result_line(document)) is not None:
         lines.append(result)
     elif plan.status == "failed":

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.core.sides import kept_version, nothing_to_land
-from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, Resolution
+from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, PullRequest, Resolution
 from orchard.model.phases import shown_phase
 from orchard.model.plan import VALIDATION
 from orchard.model.statuses import JobStatus
@@ -236,11 +236,18 @@ def result_line(document: PlanView) -> Line | None:
         return [("undone: ", "wait"), (f"the landing on {where} was taken back", "")]
     if plan.landed:
         return [("landed: ", "good"), (where, "")]
+    if plan.pull_request is not None:
+        return request_line(plan.pull_request)
     if result.commit is None:
         changed = any(text.changes(job.summary) for job in document.jobs if not job.validation)
         why = nothing_to_land(changed=changed, resolvers=[one.by for one in plan.resolutions])
         return [("nothing to land: ", "dim"), (why, "")]
     return [("not landed: ", "wait"), (f"the result is {where}", "")]
+
+
+def request_line(request: PullRequest) -> Line:
+    way = f" ({safe(request.branch)} into {safe(request.target)})"
+    return [("pull request: ", "good"), (safe(request.url), "strong"), (way, "")]
 
 
 def status_lines(document: PlanView, jobs: Sequence[JobView]) -> list[Line]:
@@ -250,6 +257,8 @@ def status_lines(document: PlanView, jobs: Sequence[JobView]) -> list[Line]:
     held: list[Line] = [[("limit: ", "dim"), (safe(one, 300), "dim")] for one in plan.limits]
     lines = [header(plan, look), *about, *tree(plan, jobs, look), counts_line(plan), *held]
     result = result_line(document)
+    if plan.pull_request is not None and (plan.landed or plan.undone):
+        lines.append(request_line(plan.pull_request))
     told = plan.status == "waiting" and any(job.waiting for job in jobs)  # under the job, above
     return [*lines, *([result] if result else []), *end_lines(replace(plan, error=None) if told else plan)]
 

@@ -25,7 +25,7 @@ from orchard.operations.operation import Operation
 from orchard.surfaces.mcp.messages import NEXT_FOR_JOB, NEXT_FOR_PLAN, compact, first_line
 from orchard.surfaces.mcp.tool import Call
 from orchard.surfaces.next_steps import in_commands, tool_call
-from orchard.text import did_you_mean, for_screen, quoted
+from orchard.text import did_you_mean, for_screen, one_line, quoted
 
 
 class Meant(Struct):
@@ -212,6 +212,8 @@ def _over(run: Run) -> str:
         return f"Its landing was undone by commit {run.undone.commit:.12} on top of '{run.undone.branch}'."
     if run.undone is not None:
         return "Its landing was undone. land_plan lands it again."
+    if run.pull_request is not None:
+        return f"Its pull request is {one_line(run.pull_request.url)}. propose_plan updates it."
     if run.unlanded is not None and run.unlanded.branch is not None:
         return f"Its result is on branch '{run.unlanded.branch}'."
     return "It is over; there was nothing to land."

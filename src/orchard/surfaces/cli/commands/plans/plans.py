@@ -16,6 +16,7 @@ from orchard.model.plan import Resolver
 from orchard.operations.commands.changes import land_plan, reshape_plan, undo_plan
 from orchard.operations.commands.conversation import pause_worker, resume_worker
 from orchard.operations.commands.plans import finalize_plan, pause_plan, resume_plan
+from orchard.operations.commands.proposals import propose_plan
 from orchard.operations.commands.removal import delete_plan, purge_plan
 from orchard.surfaces.cli.action import Asked, action, document_in
 from orchard.surfaces.cli.group import verb
@@ -93,6 +94,22 @@ def land(asked: Asked) -> int:
     plan = asked.summary
     where = f" on '{safe(plan.target.branch)}'" if plan.target.branch else ""
     asked.confirm(f"Land plan '{safe(plan.name)}' ({plan.id}){where}?")
+    return asked.go_on()
+
+
+@action(
+    propose_plan,
+    examples="""
+orchard pr                    # the plan that waits before landing, or whose result is on a branch of its own
+orchard pr login-3f2a --draft
+""",
+)
+def pr(asked: Asked) -> int:
+    """The result goes to the remote that git would push the target to, with your own git credentials. The pull request
+    is opened on GitHub or GitLab with GH_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN, else by 'gh' or 'glab'. Nothing of yours
+    is moved here. It may be asked for again: there is one pull request, which is updated.
+    """
+    asked.refuse()
     return asked.go_on()
 
 

@@ -1,0 +1,1 @@
+"""Pull requests, on a scripted forge."""
