@@ -169,6 +169,17 @@ async def test_what_cannot_be_proposed_is_refused_and_nothing_is_sent(orchard: O
     assert len(forge.asked) == sent and not orchard.events(PullRequestIntended)
 
 
+async def test_that_no_request_can_be_opened_is_said_before_any_job_runs(orchard: Orchard) -> None:
+    app = orchard.app
+    async with app.session(work=False) as session:
+        fine = await session.request("create_plan", plan=app.parse_plan(None, plan().encode()))
+        orchard.repo("remote", "rename", "origin", "other")
+        told = await session.request("create_plan", plan=app.parse_plan(None, plan().encode()))
+
+    assert not [one for one in fine["notes"] if "pull request" in one]
+    assert [one for one in told["notes"] if one.startswith("As things are, no pull request can be opened")]
+
+
 @pytest.mark.parametrize(
     ("more", "said"), [("target: nowhere", "does not exist here"), ("base: HEAD~0", "needs a branch")]
 )

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from orchard.agents.definitions.ignored import ignored_notes
 from orchard.core.run import Run
-from orchard.engine.plans.refs import check_start
+from orchard.engine.plans.refs import check_start, target_of
+from orchard.engine.pull_requests import Proposal, find_way
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, Next, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
@@ -55,6 +56,24 @@ async def settings_warnings(world: World) -> list[str]:
     told = f"{' and '.join(changed)} {was} changed after the engine of this repository started."
     then = (Next("stop_daemon"), ", then ", Next("serve"))
     return [f"{told} It keeps the settings it began with until it starts again: {world.say(then)}"]
+
+
+async def proposal_warnings(world: World, plan: Plan) -> list[str]:
+    """That the pull request which a plan ends with could not be opened now: told before its jobs run, not after."""
+    return await world.in_thread(_unproposable, world, plan) if plan.land == "pr" else []
+
+
+def _unproposable(world: World, plan: Plan) -> list[str]:
+    try:
+        start = target_of(world.repo, plan, [])
+    except OrchardError:
+        return []  # what it starts from is still to come
+    try:
+        find_way(world.repo, world.config.forge, world.environment, Proposal("", "", start.target_branch))
+    except OrchardError as error:
+        hint = f" {world.say(error.hint)}" if error.hint is not None else ""
+        return [f"As things are, no pull request can be opened when this plan is done. {error.message}{hint}"]
+    return []
 
 
 def _problems(world: World, plan: Plan, described: Described) -> list[Problem]:

@@ -137,7 +137,8 @@ function rest(counts: Record<string, number>): string {
 
 /** Base → result → target, and whether it is there. */
 function Way({ plan }: { plan: PlanSummary }) {
-  const landing = plan.undone ? "undone" : plan.landed ? "landed" : plan.landing ? "landing" : "not landed yet";
+  const pull = plan.pull_request && /^https?:\/\//.test(plan.pull_request.url) ? plan.pull_request : null;
+  const landing = plan.undone ? "undone" : plan.landed ? "landed" : pull ? "proposed" : plan.landing ? "landing" : "not landed yet";
   return (
     <span className="row wrap" style={{ gap: 6 }}>
       <Icon shape="branch" size={14} />
@@ -150,6 +151,11 @@ function Way({ plan }: { plan: PlanSummary }) {
       )}
       <b>{visibleName(plan.target.branch ?? "")}</b>
       <span className={plan.landed && !plan.undone ? "t-ok" : ""}>{landing}</span>
+      {pull && (
+        <a href={pull.url} target="_blank" rel="noreferrer noopener">
+          pull request {pull.number}
+        </a>
+      )}
     </span>
   );
 }

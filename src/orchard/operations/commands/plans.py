@@ -31,7 +31,14 @@ from orchard.operations.arguments import check_budget, plan_of
 from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.idempotency import KEY_LENGTH, KEY_PATTERN, remembered_key
 from orchard.operations.operation import Args, Done, Fit, OfPlan, Operation, Route, Tool, Verb, says
-from orchard.operations.preparation import agent_warnings, check_agents, check_place, fetched, settings_warnings
+from orchard.operations.preparation import (
+    agent_warnings,
+    check_agents,
+    check_place,
+    fetched,
+    proposal_warnings,
+    settings_warnings,
+)
 from orchard.planfile.works import named
 
 PLAN = "/plans/{plan}"
@@ -107,7 +114,8 @@ async def _prepare_creation(scene: Scene, _: Run, args: CreatePlan) -> _Asked | 
     await check_place(world, asked)
     reach = await world.in_thread(reach_warnings, world.repo, asked, named(asked))
     settings = await settings_warnings(world)
-    return _Asked(asked, key, [*settings, *reach, *await agent_warnings(world, asked)])
+    proposed = await proposal_warnings(world, asked)
+    return _Asked(asked, key, [*settings, *reach, *proposed, *await agent_warnings(world, asked)])
 
 
 def _with_defaults(config: Config, plan: Plan) -> Plan:

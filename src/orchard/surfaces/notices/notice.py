@@ -58,6 +58,7 @@ def notices_of(
         "plan": {
             "id": run.id, "name": hide(summary.name), "status": str(summary.status), "landed": summary.landed,
             "target": summary.target.branch, "commit": summary.target.commit, "counts": summary.counts,
+            "pull_request": summary.pull_request.url if summary.pull_request is not None else None,
         },
         "repository": repository,
         "at": time_text(at),
@@ -70,6 +71,8 @@ def notices_of(
 
     if after.end is not None and after.end != before.end:
         landed = f"It landed on {summary.target.branch}." if summary.landed else "It has succeeded."
+        if summary.pull_request is not None and not summary.landed:
+            landed = f"Its pull request is {summary.pull_request.url}."
         sentence = landed if after.end == "done" else summary.error or "The plan has failed."
         yield notice(after.end, sentence, summary.hint, [])
     seen = {(one.job, one.kind, one.reason) for one in before.waits}
