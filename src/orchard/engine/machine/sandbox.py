@@ -24,6 +24,7 @@ from msgspec import Struct
 
 import orchard
 from orchard.agents.project_settings import read_by
+from orchard.config.places import place_of
 from orchard.core.run import Run
 from orchard.engine.machine.git_settings import GitSettings, git_settings
 from orchard.engine.machine.manifests import manifests_above
@@ -313,11 +314,11 @@ class Sandboxes:
 
     def _named(self) -> Iterable[Path]:
         """What the settings name and is there; an engine may live longer than it takes to come."""
-        named = (_place(text, self._home) for text in self._world.config.sandbox.expose)
+        named = (place_of(text, self._home) for text in self._world.config.sandbox.expose)
         return (path for path in named if path.exists())
 
     def _writable(self) -> Iterable[Path]:
-        named = (_place(text, self._home) for text in self._world.config.sandbox.write)
+        named = (place_of(text, self._home) for text in self._world.config.sandbox.write)
         return (path for path in named if path.is_dir())
 
     @property
@@ -329,10 +330,6 @@ def _home_of_account() -> Iterator[Path]:
     """The home that the system knows; HOME may say another one."""
     with suppress(KeyError):
         yield Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
-
-
-def _place(text: str, home: Path) -> Path:
-    return home / text.removeprefix("~/") if text.startswith("~/") else Path(text)
 
 
 PLACEHOLDER = "config.worktree"

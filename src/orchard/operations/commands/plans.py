@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.config.layers import Config
+from orchard.config.places import missing_places
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.core.views.documents import PlanSummary
@@ -115,7 +116,8 @@ async def _prepare_creation(scene: Scene, _: Run, args: CreatePlan) -> _Asked | 
     reach = await world.in_thread(reach_warnings, world.repo, asked, named(asked))
     settings = await settings_warnings(world)
     proposed = await proposal_warnings(world, asked)
-    return _Asked(asked, key, [*settings, *reach, *proposed, *await agent_warnings(world, asked)])
+    told = [*settings, *missing_places(world.config.sandbox), *reach, *proposed]
+    return _Asked(asked, key, [*told, *await agent_warnings(world, asked)])
 
 
 def _with_defaults(config: Config, plan: Plan) -> Plan:

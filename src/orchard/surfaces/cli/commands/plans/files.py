@@ -74,6 +74,7 @@ def reviewed(terminal: Terminal, file: str, params: Mapping[str, str]) -> tuple[
     """
     from orchard.agents.definitions.ignored import ignored_notes
     from orchard.agents.registry import Agents
+    from orchard.config.places import missing_places
     from orchard.engine.machine.reach import reach_warnings
     from orchard.operations.foresight import foreseen, idle_notes, permission_notes
     from orchard.operations.queries.definitions import agents_of, definition_notes, described_for
@@ -89,6 +90,7 @@ def reviewed(terminal: Terminal, file: str, params: Mapping[str, str]) -> tuple[
 
     def look(plan: Plan, paths: Paths) -> list[Finding]:
         agents = Agents(config, os.environ)
+        notes.extend(missing_places(config.sandbox))
         notes.extend(reach_warnings(app.repo, plan, paths))
         described = described_for(app.repo, agents, plan)
         notes.extend(definition_notes(agents, described, plan))
