@@ -257,7 +257,10 @@ def _type(shape: dict[str, Any]) -> str:
         title = TITLES[shape["$ref"].rpartition("/")[2]]
         return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
     if "enum" in shape or "const" in shape:
-        return ", ".join(f"`{choice}`" for choice in shape.get("enum", [shape.get("const")]))
+        # Words that some readers of YAML take for true or false are taken as such; people write the words.
+        choices = shape.get("enum", [shape.get("const")])
+        written = [choice for choice in choices if not isinstance(choice, bool)]
+        return ", ".join(f"`{choice}`" for choice in written or choices)
     if "oneOf" in shape:
         forms = [_type(form) for form in shape["oneOf"]]
         return "[work](#work)" if "[shell work](#shell-work)" in forms else " or ".join(forms)

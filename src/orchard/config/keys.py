@@ -27,6 +27,7 @@ from orchard.config.kinds import (
     seconds,
     seconds_or_none,
     server,
+    size_or_none,
     text_of,
     told,
     variable,
@@ -253,8 +254,8 @@ _TABLE = (
     ),
     Key(
         "sandbox.memory",
-        whole_or_none(2**50),
-        "bytes of memory per program behind the wall; 0: no limit",
+        size_or_none(2**50),
+        "memory per program behind the wall: bytes, or a size such as `512MB`; 0: no limit",
         loosens=_more_or_endless,
     ),
     Key(
@@ -271,8 +272,8 @@ _TABLE = (
     ),
     Key(
         "sandbox.disk",
-        whole_or_none(2**50),
-        "bytes of a file that a program writes behind the wall; 0: no limit",
+        size_or_none(2**50),
+        "size of a file that a program writes behind the wall: bytes, or as `1GiB`; 0: no limit",
         loosens=_more_or_endless,
     ),
     Key("notify.bell", flag(), "whether a command that has followed a plan to its end rings the bell", loosens=_more),

@@ -80,6 +80,27 @@ def whole_or_none(high: int) -> Kind:
     return Kind(lambda value: given.check(value) or None, _number, given.schema)
 
 
+_SIZE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(B|([KMGT])(i?B)?)", re.IGNORECASE)
+SIZE = "a number of bytes, or a size such as 512MB or 2GiB"
+
+
+def size_or_none(high: int) -> Kind:
+    """Bytes, or a size with its unit: kB, MB and GB count in thousands, KiB, MiB, GiB and K, M, G in steps of 1024."""
+    given = whole_or_none(high)
+
+    def check(value: object) -> object:
+        if not isinstance(value, str):
+            return given.check(value)
+        found = _SIZE.fullmatch(value.strip())
+        if found is None:
+            raise ValueError(f"must be {SIZE}, {found_instead(value)}")
+        base = 1000 if (found[4] or "").lower() == "b" else 1024
+        return given.check(int(float(found[1]) * base ** (" KMGT".index((found[3] or " ").upper()))))
+
+    text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? ?([KMGTkmgt]?[iI]?[bB]?)$"}
+    return Kind(check, _number, {"anyOf": [given.schema, text]})
+
+
 def flag() -> Kind:
     words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 

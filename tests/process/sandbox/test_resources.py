@@ -137,6 +137,7 @@ def test_what_is_in_force_is_told_in_words() -> None:
         "Open files: at most 64 for each process.",
         "Disk: no file larger than 1 MiB; the sum of all files is not limited.",
     )
+    assert told.weak == told.words[:2]
 
 
 def test_a_cgroup_is_told_where_there_is_one() -> None:
@@ -148,12 +149,13 @@ def test_a_cgroup_is_told_where_there_is_one() -> None:
         "Memory: at most 3 GiB for all processes of a program together (cgroup).",
         "Processes: at most 40 (cgroup).",
     )
+    assert not told.weak and told.unset == ("Open files", "Disk")
 
 
 def test_no_limits_are_told_as_none() -> None:
     told = in_force(Resources(), NONE)
 
-    assert told == InForce("nothing", told.words)
+    assert told == InForce("nothing", told.words, unset=("Memory", "Processes", "Open files", "Disk"))
     assert all("no limit is set" in word for word in told.words)
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct, to_builtins
 
 from orchard.agents.definitions.ignored import ignored_notes
 from orchard.config.load import Settings
+from orchard.config.places import missing_places
 from orchard.config.reach import RIGHTS
 from orchard.config.user_dirs import UserDirs
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
@@ -38,7 +39,7 @@ from orchard.process.sandbox.landlock import gaps
 from orchard.process.sandbox.level import Finding as WallFinding
 from orchard.process.sandbox.level import walls
 from orchard.process.sandbox.policy import Policy, Resources
-from orchard.process.sandbox.resources import in_force
+from orchard.process.sandbox.resources import InForce, in_force
 from orchard.store.db import Damaged, explained, open_read_only, way_out
 from orchard.store.plan_list import JOURNAL
 from orchard.store.reader import read
@@ -176,8 +177,21 @@ def _sandbox(patient: Patient) -> Iterator[Finding]:
         place = patient.repo.home
         policy = Policy(home=place, temporary=place, writable=(place,), protected=(place / ".git",), network="proxy")
         yield from (Finding("note", "sandbox", f"It does not stop this: {gap}") for gap in gaps(policy))
+    hint = "Make it, or take it out of your settings."
+    yield from (Finding("warning", "sandbox", said, hint) for said in missing_places(config))
     limits = Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk)
-    yield from (Finding("ok", "sandbox", words) for words in in_force(limits).words)
+    yield from _limits(in_force(limits))
+
+
+def _limits(held: InForce) -> Iterator[Finding]:
+    """Limits that hold, those that were asked for and do not hold, and in one line those that nobody set."""
+    hint = "Start it where a cgroup is delegated: systemd-run --user --scope -p Delegate=yes, and then the command."
+    for said in held.asked:
+        yield Finding("warning", "sandbox", said, hint) if said in held.weak else Finding("ok", "sandbox", said)
+    if held.unset:
+        keys = {"Memory": "memory", "Processes": "processes", "Open files": "files", "Disk": "disk"}
+        named = ", ".join(f"sandbox.{keys[kind]}" for kind in held.unset)
+        yield Finding("ok", "sandbox", f"Programs of jobs have no limit where none is set: {named}.")
 
 
 def _works(finding: WallFinding) -> str:

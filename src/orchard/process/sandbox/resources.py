@@ -44,6 +44,10 @@ class InForce(Struct, frozen=True):
     """A sentence for each kind of limit, whether one is set or not."""
     asked: tuple[str, ...] = ()
     """Only the sentences about limits that are set."""
+    weak: tuple[str, ...] = ()
+    """Those of them about limits that do not hold, or for each process by itself only, for want of a cgroup."""
+    unset: tuple[str, ...] = ()
+    """The kinds that nobody has limited."""
 
 
 @cache
@@ -183,9 +187,13 @@ def in_force(limits: Resources, where: Delegation | None = None) -> InForce:
     found = dict(_words(limits, where))
     words = tuple(f"{kind}: {said or 'no limit is set'}." for kind, said in found.items())
     asked = tuple(f"{kind}: {said}." for kind, said in found.items() if said is not None)
+    unset = tuple(kind for kind, said in found.items() if said is None)
     if limits == Resources():
-        return InForce("nothing", words)
-    return InForce("cgroup" if where.controllers else "process", words, asked)
+        return InForce("nothing", words, unset=unset)
+    needs = {"Memory": "memory", "Processes": "pids"}
+    lacking = [kind for kind, controller in needs.items() if controller not in where.controllers]
+    weak = tuple(f"{kind}: {found[kind]}." for kind in lacking if found[kind] is not None)
+    return InForce("cgroup" if where.controllers else "process", words, asked, weak, unset)
 
 
 def _words(limits: Resources, where: Delegation) -> Iterator[tuple[str, str | None]]:

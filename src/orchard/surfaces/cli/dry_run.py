@@ -8,11 +8,13 @@ from msgspec import Struct
 from orchard.app import App
 from orchard.core.views.graph import columns
 from orchard.engine.plans.refs import target_of
-from orchard.errors import EXIT_USAGE
+from orchard.errors import EXIT_USAGE, OrchardError
 from orchard.model.events.plans import Json, PlanStarted
 from orchard.model.plan import VALIDATION, AgentWork, JobId, Plan
 from orchard.model.plan_codec import plan_json
+from orchard.model.sandbox import Level, stricter
 from orchard.surfaces.cli.premises import helper_of, premises
+from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.terminal import Terminal
@@ -37,6 +39,8 @@ class Rehearsal(Struct, frozen=True):
     """Who would be asked where a check fails or a merge conflicts."""
     problems: list[str]
     """What would stop it."""
+    sandbox: str | None = None
+    """The wall that would stand around its programs; None: none can be had."""
 
     def document(self) -> Json:
         step = columns(self.plan)
@@ -54,6 +58,7 @@ class Rehearsal(Struct, frozen=True):
             "target": {"branch": start.target_branch, "exists": start.target_commit is not None},
             "reused": [],
             "problems": self.problems,
+            "sandbox": self.sandbox,
         }
 
     def lines(self) -> list[Line]:
@@ -65,6 +70,8 @@ class Rehearsal(Struct, frozen=True):
             ("from ", "dim"), (safe(base), "strong"), (f" ({start.base_commit[:10]}), {lands} ", "dim"),
             (safe(start.target_branch), "strong"), (new, "dim"),
         ]  # fmt: skip
+        if self.sandbox is not None:
+            place += [(", ", "dim"), text.wall(self.sandbox, "dim")]
         ended: Line = [("Nothing was started. ", ""), ("Every job would run; none is reused.", "dim")]
         return [place, *proposal_lines(self.plan, self.agents), [], ended]
 
@@ -92,9 +99,22 @@ def rehearse(app: App, plan: Plan) -> Rehearsal:
         return agent_meant(agents, described, work.agent) or usual or NO_AGENT
 
     doers = {job.id: doer(job.work) for job in plan.jobs.values() if isinstance(job.work, AgentWork)}
-    return Rehearsal(
-        plan, start, doers, helper_of(plan, config), [f"{spoken(one.path)}: {one.message}" for one in found]
-    )
+    wall, why = _wall(config.sandbox.level, plan)
+    problems = [*(f"{spoken(one.path)}: {one.message}" for one in found), *why]
+    return Rehearsal(plan, start, doers, helper_of(plan, config), problems, wall)
+
+
+def _wall(level: Level, plan: Plan) -> tuple[str | None, list[str]]:
+    """The wall that the plan would have, tried out; or why it would wait for one."""
+    wanted = stricter(level, plan.sandbox)
+    if wanted == "off":
+        return "off", []
+    from orchard.process.sandbox.level import choose  # with all that builds walls
+
+    try:
+        return choose(wanted), []
+    except OrchardError as error:
+        return None, [error.message]
 
 
 def show_rehearsal(terminal: Terminal, app: App, plan: Plan) -> int:
