@@ -122,14 +122,16 @@ def test_colors_mark_meaning_and_leave_nothing_open() -> None:
 
 def test_the_tree_shows_groups_phases_failures_hints_and_counts() -> None:
     plan = a_plan(a_job("models"), a_job("back/api", "models"), a_job("back/db", "models"), a_job("docs", "back/api"))
-    committed = WorkCommitted(JobId("models"), 1, OID, OID, {"added": 2})
+    committed = WorkCommitted(
+        JobId("models"), 1, OID, OID, {"added": 2, "modified": 1, "lines_added": 1200, "lines_deleted": 3}
+    )
     done = [*running("models"), committed, JobSucceeded(JobId("models"), 1, OID)]
     events = [*begun(plan), *done, *running("back/api"), failing("back/api"), *running("back/db", Phase.SETUP)]
 
     shown = status_text(replay(recorded(*events)))
 
     assert "Add login  running  1m38s  3f2a9c  main -> feature/login" in shown
-    assert "+ models" in shown and "+2 ~0 -0" in shown
+    assert "+ models" in shown and "3 files +1,200 -3" in shown
     assert "> back/" in shown and "running setup" in shown
     assert "failed: work" in shown and "hint: Run it." in shown
     assert "- docs" in shown and "blocked" in shown

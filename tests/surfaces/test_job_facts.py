@@ -35,7 +35,7 @@ def test_a_job_tells_its_commits_its_dependents_and_what_it_brings(desk: Desk) -
     whole = json.loads(desk("job", "__snapshot-validation__", "--json").out)
     assert [one["commit"] for one in whole["commits"]] == [desk.repo.head("work")]
     shown = desk("job", "b").out
-    assert "with needs" in shown and "+3 ~0 -0 files, 3 commits" in shown
+    assert "with needs" in shown and "3 files +3 -0, 3 commits" in shown
     assert desk("status").out.splitlines()[1] == "Shows what jobs bring."
 
 

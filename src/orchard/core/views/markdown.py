@@ -102,7 +102,7 @@ def _changes(plan: WholePlan) -> str:
 def _jobs(document: PlanView, hide: Hide, now: float) -> Iterator[str]:
     jobs = document.jobs
     spent = any(job.usage.tokens for job in jobs)
-    yield f"| job | status | time | files |{' tokens | cost |' if spent else ''}"
+    yield f"| job | status | time | changes |{' tokens | cost |' if spent else ''}"
     yield f"| --- | --- | ---: | --- |{' ---: | ---: |' if spent else ''}"
     shown = jobs
     if len(jobs) > JOBS_SHOWN:

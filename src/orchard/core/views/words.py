@@ -37,9 +37,13 @@ def short(commit: str | None) -> str:
 
 
 def changes(summary: FileCounts) -> str:
-    """Files of a job's result: added, modified, deleted."""
-    added, modified, deleted = summary.added, summary.modified, summary.deleted
-    return f"+{added} ~{modified} -{deleted}" if added or modified or deleted else ""
+    """How many files a result changes, and how many lines of them, where that is known."""
+    files = summary.added + summary.modified + summary.deleted
+    if not files:
+        return ""
+    added, deleted = getattr(summary, "lines_added", None), getattr(summary, "lines_deleted", None)
+    lines = f" +{added:,} -{deleted:,}" if added or deleted else ""
+    return f"{many(files, 'file')}{lines}"
 
 
 def counts(numbers: Mapping[str, int]) -> str:

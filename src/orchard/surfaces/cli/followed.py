@@ -134,7 +134,7 @@ async def _enter(app: App, stack: AsyncExitStack, *, work: bool, detach: bool) -
 
 async def stay(terminal: Terminal, app: App, session: Session, followed: Followed) -> None:
     """Show a plan until it is settled, waits for a person, or the user leaves."""
-    with open_progress(terminal, followed.run, app.with_activity) as progress, _signals() as pressed:
+    with open_progress(terminal, followed.run, app) as progress, _signals() as pressed:
         async with asyncio.TaskGroup() as tasks:
             drawing = tasks.create_task(progress.keep_drawing())
             staying = tasks.create_task(_take_all(session, followed.run, progress))

@@ -80,9 +80,9 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
     yield "base", job.base_commit, ""
     yield "commit", job.commit, "good"
     if changed := text.changes(job.summary):
-        yield "changes", f"{changed} files, {text.many(job.summary.commits, 'commit')}", ""
+        yield "changes", f"{changed}, {text.many(job.summary.commits, 'commit')}", ""
     if job.aggregated and job.aggregated != job.summary and (brought := text.changes(job.aggregated)):
-        yield "with needs", f"{brought} files, {text.many(job.aggregated.commits, 'commit')}", ""
+        yield "with needs", f"{brought}, {text.many(job.aggregated.commits, 'commit')}", ""
     yield "commits", "\n".join(f"{text.short(one.commit)} {one.subject}" for one in job.commits), ""
     if used.tokens:
         cost = f", ${used.cost:.4f} ({used.cost_source})" if used.cost is not None else ""

@@ -9,13 +9,15 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from orchard.core.forecast import seconds_left, seconds_taken
 from orchard.core.replay import apply
 from orchard.core.run import Run
 from orchard.core.views.documents import JobView, time_text
@@ -23,10 +25,12 @@ from orchard.core.views.plans import job_view, plan_summary
 from orchard.model.events.plans import Recorded, encode
 from orchard.model.plan import JobId
 from orchard.model.statuses import JobStatus
+from orchard.operations.library import Library
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.event_lines import event_lines
+from orchard.surfaces.cli.render.last_lines import LastLines
 from orchard.surfaces.cli.render.lines import RICH, Line, colored, plain
-from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, flat, header, tree
+from orchard.surfaces.cli.render.tree import Look, bar, counts_line, end_lines, flat, header, tree
 from orchard.surfaces.cli.terminal import Terminal, drop, json_text, speaks_utf8
 from orchard.surfaces.next_steps import in_commands
 
@@ -36,8 +40,41 @@ SHARE = 5
 """A frame that is slow to draw is drawn less often: drawing takes at most a fifth of the time."""
 
 
-Lively = Callable[[Run, list[JobView]], list[JobView]]
-"""What puts into jobs what their workers do now (`Library.with_activity`)."""
+LARGEST_TREE = 500
+"""Jobs of a plan whose groups are folded to fit the screen; of a larger one only the jobs under way are looked at."""
+LARGEST_HISTORY = 1000
+"""Jobs of an earlier plan that are worth reading for how long they took."""
+
+
+class Beside:
+    """What is known of a plan beside its events: what its workers do and print, and how long its jobs took before."""
+
+    def __init__(self, library: Library | None, run: Run) -> None:
+        self._library, self._run = library, run
+
+    def lively(self, jobs: list[JobView]) -> list[JobView]:
+        return jobs if self._library is None else self._library.with_activity(self._run, jobs)
+
+    def said(self) -> dict[JobId, str]:
+        return {} if self._library is None else self._lines.of(self._run)
+
+    def left(self, now: float) -> float | None:
+        return seconds_left(self._run, self._before, now)
+
+    @cached_property
+    def _lines(self) -> LastLines:
+        assert self._library is not None
+        return LastLines(self._library.logs, self._library.secrets(self._run))
+
+    @cached_property
+    def _before(self) -> Mapping[JobId, float]:
+        """By job, what it took in the last plan of this name."""
+        name = self._run.plan.name
+        rows = self._library.reader.plans() if self._library is not None else []
+        ended = [row for row in rows if row.name == name and row.settled and row.id != self._run.id]
+        if not ended or self._library is None or sum(ended[-1].summary.counts.values()) > LARGEST_HISTORY:
+            return {}
+        return seconds_taken(self._library.run_of(ended[-1].id))
 
 
 class Progress(Protocol):
@@ -52,10 +89,10 @@ class Progress(Protocol):
 
 
 @contextmanager
-def open_progress(terminal: Terminal, run: Run, lively: Lively) -> Iterator[Progress]:
+def open_progress(terminal: Terminal, run: Run, library: Library) -> Iterator[Progress]:
     """The form that suits the terminal, for as long as the plan is followed."""
     if terminal.live:
-        with LiveTree(terminal, run, lively) as live:
+        with LiveTree(terminal, run, library) as live:
             yield live
     elif terminal.json:
         yield Printed(terminal, run, lambda recorded: json_text(event_row(recorded)) + "\n")
@@ -122,19 +159,28 @@ def interesting(run: Run, most: int) -> list[JobId]:
 
 
 def picture(
-    run: Run, look: Look, height: int, lively: Lively = lambda _, jobs: jobs, *, interrupted: bool = False
+    run: Run, look: Look, height: int, beside: Beside | None = None, *, interrupted: bool = False
 ) -> list[Line]:
     """A run in at most `height` lines; with details, also what is wrong and what to do next."""
     plan = plan_summary(run, in_commands, interrupted=interrupted)
-    foot = [counts_line(plan, run.plan.max_parallel), *(end_lines(plan) if look.details else [])]
+    counted = counts_line(plan, run.plan.max_parallel)
+    beside = beside or Beside(None, run)
+    if run.active:
+        counted = [*bar(plan, beside.left(look.now), ascii_only=look.marks is text.ASCII_MARKS), *counted]
+    foot = [counted, *(end_lines(plan) if look.details else [])]
     room = max(1, height - 2 - len(foot))
     groups = len(plan.groups)
     bare = replace(look, details=False)
     if len(run.plan.jobs) + groups <= room:
-        jobs = lively(run, [job_view(run, job, interrupted=interrupted) for job in run.plan.jobs])
+        jobs = beside.lively([job_view(run, job, interrupted=interrupted) for job in run.plan.jobs])
         return [header(plan, look), *tree(plan, jobs, bare), *foot][:height]
+    if groups and len(run.plan.jobs) <= LARGEST_TREE:
+        jobs = beside.lively([job_view(run, job, interrupted=interrupted) for job in run.plan.jobs])
+        lines = tree(plan, jobs, bare, folded=True)
+        if len(lines) <= room:
+            return [header(plan, look), *lines, *foot]
     shown = interesting(run, room - 1)
-    rows = flat(lively(run, [job_view(run, job, interrupted=interrupted) for job in shown]), bare)
+    rows = flat(beside.lively([job_view(run, job, interrupted=interrupted) for job in shown]), bare)
     rest: Line = [(f"  ... and {text.many(len(run.plan.jobs) - len(shown), 'more job')}", "dim")]
     return [header(plan, look), *rows, rest, *foot][:height]
 
@@ -144,7 +190,7 @@ class LiveTree:
         self,
         terminal: Terminal,
         run: Run,
-        lively: Lively = lambda _, jobs: jobs,
+        library: Library | None = None,
         *,
         screen: bool = False,
         interrupted: bool = False,
@@ -156,7 +202,7 @@ class LiveTree:
         color = terminal.colors(sys.stdout)
         self.console = Console(no_color=not color, highlight=False, markup=False, emoji=False)
         self.live = Live(console=self.console, auto_refresh=False, screen=screen, vertical_overflow="crop")
-        self.run, self.lively = run, lively
+        self.run, self.beside = run, Beside(library, run)
         # What follows below says how it ended; a full screen has nothing below.
         self.details = screen
         self.interrupted = interrupted
@@ -203,8 +249,8 @@ class LiveTree:
         if not self.run.records:
             return
         height = max(4, self.console.size.height - (1 if self.footer else 0) - 1)
-        look = Look(time.time(), self.marks, self.details)
-        lines = picture(self.run, look, height, self.lively, interrupted=self.interrupted)
+        look = Look(time.time(), self.marks, self.details, self.beside.said())
+        lines = picture(self.run, look, height, self.beside, interrupted=self.interrupted)
         if self.footer:
             lines.append(self.footer)
         with _unseen():

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from orchard.core.sides import kept_version, nothing_to_land
 from orchard.core.views.documents import AgentAtWork, HealedJob, JobView, PlanSummary, PlanView, PullRequest, Resolution
 from orchard.model.phases import shown_phase
-from orchard.model.plan import VALIDATION
+from orchard.model.plan import VALIDATION, JobId
 from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import health, text
 from orchard.surfaces.cli.render.lines import Line, Piece, cells, padded, safe, safe_lines
@@ -32,6 +32,8 @@ class Look(Struct, frozen=True):
     marks: Mapping[str, str] = field(default_factory=lambda: text.MARKS)
     details: bool = False
     """Whether errors are shown with their hints, below the job."""
+    said: Mapping[JobId, str] = field(default_factory=dict)
+    """What running jobs printed last."""
 
 
 class Row(Struct, frozen=True):
@@ -41,6 +43,8 @@ class Row(Struct, frozen=True):
     label: str
     status: str
     job: JobView | None = None
+    inside: int = 0
+    """How many jobs of a group have no line of their own."""
 
 
 def header(plan: PlanSummary, look: Look) -> Line:
@@ -58,9 +62,13 @@ def header(plan: PlanSummary, look: Look) -> Line:
     return line
 
 
-def tree(plan: PlanSummary, jobs: Sequence[JobView], look: Look) -> list[Line]:
-    """Jobs below their groups, in the order of the plan."""
-    return _draw(list(_rows(_nested(jobs), plan.groups, 0)), look)
+QUIET = (JobStatus.SUCCEEDED, JobStatus.PENDING, JobStatus.READY, JobStatus.BLOCKED, JobStatus.CANCELED)
+"""Statuses of groups in which nothing happens now."""
+
+
+def tree(plan: PlanSummary, jobs: Sequence[JobView], look: Look, *, folded: bool = False) -> list[Line]:
+    """Jobs below their groups, in the order of the plan; `folded`: groups in which nothing happens have one line."""
+    return _draw(list(_rows(_nested(jobs), plan.groups, 0, folded=folded)), look)
 
 
 def flat(jobs: Sequence[JobView], look: Look) -> list[Line]:
@@ -86,14 +94,23 @@ def _nested(jobs: Sequence[JobView]) -> dict[str, object]:
     return top
 
 
-def _rows(level: Mapping[str, object], groups: Mapping[str, JobStatus], depth: int, path: str = "") -> Iterator[Row]:
+def _rows(
+    level: Mapping[str, object], groups: Mapping[str, JobStatus], depth: int, path: str = "", *, folded: bool
+) -> Iterator[Row]:
     for name, inside in level.items():
         if isinstance(inside, JobView):
             yield _job_row(inside, depth, inside.id.rpartition("/")[2])
         elif isinstance(inside, dict):
             full = f"{path}{name}"
-            yield Row(depth, safe(name), groups.get(full.rstrip("/"), "pending"))
-            yield from _rows(inside, groups, depth + 1, full)
+            status = groups.get(full.rstrip("/"), JobStatus.PENDING)
+            is_folded = folded and status in QUIET
+            yield Row(depth, safe(name), status, inside=_jobs_in(inside) if is_folded else 0)
+            if not is_folded:
+                yield from _rows(inside, groups, depth + 1, full, folded=folded)
+
+
+def _jobs_in(level: Mapping[str, object]) -> int:
+    return sum(_jobs_in(inside) if isinstance(inside, dict) else 1 for inside in level.values())
 
 
 def _draw(rows: Sequence[Row], look: Look) -> list[Line]:
@@ -111,12 +128,14 @@ def _row_line(row: Row, width: int, look: Look) -> Line:
     name: Piece = (padded("  " * row.depth + row.label, width), "" if row.job else "name")
     line: Line = [(f"{mark} ", meaning), name, ("  ", "")]
     if row.job is None:
-        return [*line, (row.status, meaning)]
+        return [*line, (row.status, meaning), (f"  {text.many(row.inside, 'job')}" if row.inside else "", "dim")]
     job, now = row.job, look.now
     took = text.elapsed(job.started_at, job.ended_at, now, job.idle_seconds) if _has_run(job) else ""
     line += [(padded(_word(row), 20), meaning), (" ", ""), (f"{took:>7}", "dim")]
     conditions = job.agent.health if job.agent is not None else ()
-    return [*line, *health.badges(conditions), (_extras(job, now), "dim")]
+    said = look.said.get(JobId(job.id), "")
+    extras = f"{_extras(job, now)}{f'  {said}' if said else ''}"
+    return [*line, *health.badges(conditions), (extras, "dim")]
 
 
 def _has_run(job: JobView) -> bool:
@@ -180,6 +199,22 @@ def _called_done(job: JobView) -> str | None:
     needs = [need for need in job.needs if need != VALIDATION]
     after = f", after {', '.join(needs)}" if needs else ""
     return f"It was called done, and runs nothing{after}{f': {job.result}' if job.result else '.'}"
+
+
+BAR_CELLS = 20
+
+
+def bar(plan: PlanSummary, left: float | None, *, ascii_only: bool) -> Line:
+    """How much of a plan under way is done, and how long the rest takes as far as that is known."""
+    total, done = plan.counts.get("total", 0), plan.counts.get("succeeded", 0)
+    full, rest = ("#", "-") if ascii_only else ("━", "─")
+    cells_done = BAR_CELLS * done // total if total else 0
+    line: Line = [
+        (full * cells_done, "good"),
+        (rest * (BAR_CELLS - cells_done), "dim"),
+        (f" {done}/{total}  ", "strong"),
+    ]
+    return [*line, (f"about {text.duration(max(1.0, left))} left  ", "dim")] if left is not None else line
 
 
 def counts_line(plan: PlanSummary, capacity: int | None = None) -> Line:

@@ -106,7 +106,7 @@ def watch(terminal: Terminal, plan: str | None) -> int:
 
 async def _watch(terminal: Terminal, app: App, run: Run, *, alive: bool) -> None:
     with (
-        LiveTree(terminal, run, app.with_activity, screen=True, interrupted=not alive) as live,
+        LiveTree(terminal, run, app, screen=True, interrupted=not alive) as live,
         _pressed_keys() as keys,
     ):
         live.footer = [(text.LEAVE_WATCH if alive and not run.settled else text.LEAVE_ENDED, "dim")]
