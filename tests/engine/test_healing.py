@@ -315,6 +315,23 @@ async def test_a_conflict_of_two_leaves_is_settled_by_an_agent_that_knows_both_i
     assert not Path(task.folder).exists()
 
 
+async def test_a_file_that_an_agent_lets_go_in_a_conflict_is_gone_and_asked_about_once(
+    orchard: Orchard, agents: ScriptedAgents
+) -> None:
+    def removes(task: Task, watch: Watch) -> Result:
+        (task.folder / "1.merged").unlink()
+        return Result("done", text="Nobody needs it.")
+
+    agent = agents.add("judge", removes)
+    plan = CONFLICT.format(more="").replace('"sed -i s/5/two/ shared.txt"', '"rm shared.txt"')
+
+    status = await orchard.run(plan)
+
+    assert status["plan"]["status"] == "succeeded"
+    assert "shared.txt" not in orchard.repo.files("work")
+    assert len(agent.tasks) == 1
+
+
 async def test_a_conflict_of_two_needs_is_settled_before_the_work_begins(
     orchard: Orchard, agents: ScriptedAgents
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from orchard.errors import UsageError
 from orchard.model.events.plans import ConflictClosed, ConflictOpened, ConflictSettled, WorkSaved
-from orchard.model.plan import PlanId
+from orchard.model.plan import VALIDATION, PlanId
 from tests.engine.conftest import LONGEST, Json, Orchard, job, statuses
 from tests.nursery import command
 
@@ -106,8 +106,9 @@ async def test_a_conflict_with_a_target_that_moved_is_resolved_for_the_validatio
     """
     status = await orchard.run(plan)
 
-    assert failed(status) == "__snapshot-validation__"
+    assert failed(status) == VALIDATION
     assert status["plan"]["next"][0]["operation"] == "resolve_conflict"
+    assert "orchard resolve verify --plan" in job(status, VALIDATION)["hint"]
     opened = await step(orchard, "verify")
     folder = Path(opened["folder"])
     assert (

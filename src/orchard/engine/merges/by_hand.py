@@ -92,6 +92,7 @@ async def open_conflict(engine: Engine, run: Run, job_id: JobId) -> Opened:
     commit = await world.in_thread(_marked, world, merge, names)
     workspace = ConflictWorkspace(engine, run, job_id, merge)
     await workspace.prepare(commit)
+    await engine.durable()
     failpoint("conflict.before-unmerge")
     worktree = workspace.held
     assert worktree is not None
