@@ -153,9 +153,13 @@ def line_end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@|(?<![\w.@/:])[\w.+-]+:[^\s/@:]+@(?=[\w\[])")
+"""A user, perhaps with a password, before a host: in an address, or by itself as git writes it."""
+
+
 def without_credentials(text: str) -> str:
     """A text in which no address tells a user or a password."""
-    return re.sub(r"(?<=://)[^/\s@]+@", "", text)
+    return _CREDENTIALS.sub("", text)
 
 
 def safe(text: object, most: int = 500) -> str:

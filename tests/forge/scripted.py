@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,6 +43,8 @@ class Forge:
     answers: list[tuple[int, bytes]] = field(default_factory=list)
     """What it answers instead, to the next questions."""
     refuses_push: bool = False
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
+    """What others do when a push begins: each once."""
     headers: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -128,6 +130,8 @@ class Handler(BaseHTTPRequestHandler):
         return b"".join(parts)
 
     def _git(self, path: str, query: str, content: bytes) -> None:
+        if "receive-pack" in path + query and self.forge.meanwhile:
+            self.forge.meanwhile.pop(0)()
         if self.forge.refuses_push and "receive-pack" in path + query:
             self._answer(403, {}, b"no")
             return

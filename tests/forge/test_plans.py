@@ -222,6 +222,21 @@ async def test_commits_that_others_added_to_our_branch_are_not_lost(orchard: Orc
     assert forge.tip(branch) == theirs
 
 
+async def test_what_others_push_in_the_last_instant_is_not_lost_either(orchard: Orchard, forge: Forge) -> None:
+    forge.answers.append((500, b"{}"))
+    waits = (await orchard.run(plan()))["plan"]
+    branch = f"refs/heads/orchard/{waits['id']}"
+    theirs = orchard.repo.commit({"other.txt": "theirs"})
+    orchard.repo("push", "-q", "origin", "main")
+    place = Repo(forge.folder / "acme/demo.git")
+    forge.meanwhile.append(lambda: place("update-ref", branch, theirs))
+
+    again = (await orchard.ask("propose_plan"))["plan"]
+
+    assert again["status"] == "waiting" and "stale info" in again["error"], again["error"]
+    assert forge.tip(branch.removeprefix("refs/heads/")) == theirs
+
+
 # ------------------------------------------------------------------------------------- strangers and secrets
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from orchard.forge.kinds import GITHUB, GITLAB
 from orchard.forge.servers import Project, Server, UnknownForge, known_servers, project_at, server_of
+from orchard.text import without_credentials
 
 PUBLIC = known_servers((), (), {})
 
@@ -106,3 +107,17 @@ def test_no_setting_makes_another_kind_of_a_public_forge() -> None:
 def test_a_token_is_sent_without_encryption_to_this_machine_only(text: str) -> None:
     assert server_of(GITHUB, text) is None
     assert server_of(GITHUB, "http://127.0.0.1:8080") == Server(GITHUB, "127.0.0.1:8080", "http")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("unable to access 'https://me:pw@x.org/a'", "unable to access 'https://x.org/a'"),
+        ("to https://token@x.org", "to https://x.org"),
+        ("look up me:pw@x.org:1 (port 9418)", "look up x.org:1 (port 9418)"),
+        ("git@github.com:acme/demo", "git@github.com:acme/demo"),
+        ("a: b@c and https://x.org/@scope/name", "a: b@c and https://x.org/@scope/name"),
+    ],
+)
+def test_users_and_passwords_are_taken_out_of_what_programs_say(said: str, shown: str) -> None:
+    assert without_credentials(said) == shown

@@ -164,8 +164,9 @@ def test_settings_of_remotes_that_changed_meanwhile_stop_it(repo: Repo, remotes:
     assert not remotes["fork"].exists("orchard/x")
 
 
-def test_a_failed_push_tells_no_password_of_an_address(repo: Repo) -> None:
-    repo("remote", "add", "origin", "http://me:hunter2@127.0.0.1:1/x.git")
+@pytest.mark.parametrize("scheme", ["http", "git"])
+def test_a_failed_push_tells_no_password_of_an_address(repo: Repo, scheme: str) -> None:
+    repo("remote", "add", "origin", f"{scheme}://me:hunter2@127.0.0.1:1/x.git")
     repository = find_repository(repo.path)
 
     ok, said = push(repository, "main")
