@@ -31,7 +31,7 @@ from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, 
 from orchard.model.plan_codec import plan_json
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.event_lines import event_lines
-from orchard.surfaces.cli.render.lines import Line, cells, colored, cut, padded, plain, safe, safe_lines, table
+from orchard.surfaces.cli.render.lines import Line, cells, colored, cut, padded, plain, safe, safe_lines, table, wrapped
 from orchard.surfaces.cli.render.progress import LiveTree, event_row, interesting, picture
 from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, header, tree
 from orchard.surfaces.cli.terminal import Terminal
@@ -187,6 +187,19 @@ def test_a_short_screen_never_gets_more_lines_than_it_has() -> None:
     run = replay(recorded(*events))
 
     assert all(len(picture(run, LOOK, height)) <= height for height in range(4, 50))
+
+
+def test_talk_is_wrapped_between_words_and_commands_stay_whole() -> None:
+    talk: Line = [("  warning: ", "wait"), ("one two three four", ""), (" fünf ", "dim"), ("x" * 30, "")]
+
+    rows = wrapped(talk, 20)
+
+    assert [plain(row) for row in rows] == ["  warning: one two", "  three four fünf", "  " + "x" * 30]
+    assert ("fünf", "dim") in rows[1]
+    assert wrapped([("next: orchard retry a-very-long-name --plan x", "")], 20) == [
+        [("next: orchard retry a-very-long-name --plan x", "")]
+    ]
+    assert wrapped([], 20) == [[]] and wrapped([("short", "")], 20) == [[("short", "")]]
 
 
 # ------------------------------------------------------------------------------------------ lines in a pipe

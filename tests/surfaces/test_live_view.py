@@ -1,6 +1,9 @@
 """What the live view adds to a plan's events: what jobs print, how much is done, how long it still takes."""
 
 import os
+import pty
+import sys
+import termios
 import time
 from pathlib import Path
 
@@ -15,7 +18,8 @@ from orchard.model.plan import JobId
 from orchard.store.logs import LogFiles
 from orchard.surfaces.cli.render.last_lines import LONGEST, READ_AT_ONCE, LastLines
 from orchard.surfaces.cli.render.lines import plain
-from orchard.surfaces.cli.render.progress import picture
+from orchard.surfaces.cli.render.progress import LiveTree, picture
+from orchard.surfaces.cli.terminal import Terminal
 from tests.surfaces.test_cli_render import LOOK, OID, PLAN, a_job, a_plan, begun, drawn, recorded, running
 
 SECRET = "hunter2-hunter2-hunter2"
@@ -137,3 +141,21 @@ def test_groups_in_which_nothing_happens_are_folded_where_the_screen_is_short() 
     assert "succeeded  6 jobs" in short and "6 jobs" in short.split("next/")[1] and "> now/" in short
     assert "running work" in short
     assert "now/j0" in tiny and "more jobs" in tiny
+
+
+@pytest.mark.anyio
+async def test_what_is_typed_is_not_written_into_the_picture_and_the_terminal_is_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "r") as keyboard:
+        monkeypatch.setattr(sys, "stdin", keyboard)
+
+        def echoes() -> bool:
+            return bool(termios.tcgetattr(keyboard)[3] & termios.ECHO)
+
+        assert echoes()
+        with LiveTree(Terminal(), a_run("a")):
+            assert not echoes()
+        assert echoes()
+    os.close(master)

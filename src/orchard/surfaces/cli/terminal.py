@@ -16,7 +16,7 @@ from msgspec import Struct, field, to_builtins
 
 from orchard import own_log
 from orchard.errors import OrchardError, UsageError, steps_of
-from orchard.surfaces.cli.render.lines import Line, colored, plain, safe
+from orchard.surfaces.cli.render.lines import Line, colored, plain, safe, wrapped
 from orchard.surfaces.next_steps import in_commands
 
 
@@ -105,7 +105,8 @@ class Terminal(Struct):
     def _talk(self, stream: IO[str], lines: Iterable[Line]) -> None:
         """Talk that nobody can hear any more stops nothing."""
         try:
-            self._write(stream, lines)
+            width = os.get_terminal_size(stream.fileno()).columns if is_terminal(stream) else 0
+            self._write(stream, [row for line in lines for row in wrapped(line, width)] if width else lines)
         except (BrokenPipeError, Unwritable):
             drop(stream)
 

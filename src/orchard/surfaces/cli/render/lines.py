@@ -6,6 +6,7 @@ the last of these imports it. Everything that comes from a plan, a job or a log 
 `safe`, which lets no control character pass.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
@@ -63,6 +64,28 @@ def cut(text: str, width: int) -> str:
             break
         taken.append(mark)
     return "".join(taken) + "~"
+
+
+COMMAND = re.compile(r"\borchard \w")
+
+
+def wrapped(line: Line, width: int) -> list[Line]:
+    """The line in rows that break between words; one with a command stays whole, because a break would be copied."""
+    whole = plain(line)
+    if cells(whole) <= width or COMMAND.search(whole):
+        return [line]
+    rows: list[Line] = [[]]
+    used, indent = 0, " " * (len(whole) - len(whole.lstrip(" ")))
+    for text, meaning in line:
+        for word in re.findall(r" +|[^ ]+", text):
+            if used + cells(word) > width and not word.isspace() and plain(rows[-1]).strip():
+                rows.append([(indent, "")])
+                used = cells(indent)
+            if word.isspace() and len(rows) > 1 and not plain(rows[-1]).strip():
+                continue
+            rows[-1].append((word, meaning))
+            used += cells(word)
+    return rows
 
 
 def padded(text: str, width: int) -> str:

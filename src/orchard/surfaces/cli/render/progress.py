@@ -10,7 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from itertools import chain
 from typing import Any, Protocol
@@ -31,7 +31,7 @@ from orchard.surfaces.cli.render.event_lines import event_lines
 from orchard.surfaces.cli.render.last_lines import LastLines
 from orchard.surfaces.cli.render.lines import RICH, Line, colored, plain
 from orchard.surfaces.cli.render.tree import Look, bar, counts_line, end_lines, flat, header, tree
-from orchard.surfaces.cli.terminal import Terminal, drop, json_text, speaks_utf8
+from orchard.surfaces.cli.terminal import Terminal, drop, is_terminal, json_text, speaks_utf8
 from orchard.surfaces.next_steps import in_commands
 
 FRAME_SECONDS = 1 / 8
@@ -209,8 +209,10 @@ class LiveTree:
         self.footer: Line = []
         self.marks = text.MARKS if speaks_utf8(sys.stdout) else text.ASCII_MARKS
         self._changed = asyncio.Event()
+        self._keys = ExitStack()
 
     def __enter__(self) -> "LiveTree":
+        self._keys.enter_context(_without_echo())
         with _unseen():
             self.live.__enter__()
         self._changed.set()
@@ -218,7 +220,7 @@ class LiveTree:
 
     def __exit__(self, *error: Any) -> None:
         self.draw()
-        with _unseen():
+        with _unseen(), self._keys:
             self.live.__exit__(*error)
 
     def take(self, batch: Sequence[Recorded]) -> None:
@@ -264,6 +266,25 @@ class LiveTree:
         for piece, meaning in line:
             drawn.append(piece, RICH[meaning] or None)
         return drawn
+
+
+@contextmanager
+def _without_echo() -> Iterator[None]:
+    """What is typed, `^C` too, is not written into the picture."""
+    if not is_terminal(sys.stdin):
+        yield
+        return
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(terminal, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 @contextmanager
