@@ -7,7 +7,7 @@
 #   make web          build the dashboard; with its Node as a Python package where there is none
 #   make web-check    build the dashboard, check its types and test its logic
 #   make test-browser install Chromium where that can be done, and test the pages in it
-#   make test-all     the slow tests and the mutants as well
+#   make test-all     the slow tests (crashes, faults and histories behind each wall among them) and the mutants as well
 #   make mutants      take each protection out and see its tests fail
 #   make bench        figures beside their floors
 #   make types        write the API as TypeScript types, for the dashboard

@@ -223,6 +223,11 @@ class Desk:
         """P8: nothing of any job lives on."""
         until(lambda: not self.family(), f"the end of {self.family()}", seconds)
 
+    def check_level(self) -> None:
+        """The programs of every plan stood behind the wall that was asked for."""
+        found = {json.loads(row[3])["sandbox"] for row in self.events("PlanStarted")}
+        assert found <= {self.env["ORCHARD_SANDBOX"]}, found
+
     def check_sound(self) -> None:
         """Git finds everything, the checkout is as it was, and every commit that was told of exists."""
         assert self.repo("fsck", "--no-dangling", "--no-progress") == ""

@@ -39,7 +39,7 @@ VANDALISM = {
     "links": "rm -rf $d/refs $d/logs; ln -s /proc $d/refs; ln -s $d $d/logs",
     "gitdir": "rm -f $d/gitdir; mkfifo $d/gitdir",
     "commondir": "echo /nowhere > $d/commondir",
-    "settings": "printf '[core]\\n\\tbare = tr\\n' > $d/config.worktree; mkfifo $d/sparse",
+    "settings": "printf '[core]\\n\\tfsmonitor = false\\n' > $d/config.worktree; mkfifo $d/sparse",
 }
 """What jobs do to git's notes on their worktree, which is `$d`."""
 LOOKS = (
@@ -71,6 +71,7 @@ async def test_nothing_that_jobs_leave_among_gits_notes_hurts_the_users_own_git(
     assert listed.count("\nlocked ") == len(VANDALISM) and "prunable" not in listed
     for one in status["jobs"]:
         if one["worktree"]:
+            assert not (orchard.repo.path / ".git/worktrees" / Path(one["worktree"]).name / "config.worktree").exists()
             assert not looks(Repo(Path(one["worktree"])), "status --porcelain"), one["id"]
 
 

@@ -11,12 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
+from msgspec.structs import replace
 
 from orchard.model.limits import Limits
 from orchard.process.families.table import all_processes
 from orchard.process.program import Launch
+from orchard.process.sandbox.policy import Policy
+from orchard.process.sandbox.wall import Wall
 
 GRACE = 0.3
 
@@ -161,6 +165,14 @@ ZOO = (
 def nap() -> str:
     """Seconds for `sleep` that no other process was given."""
     return f"{600 + next(_numbers)}.{os.getpid():07d}"
+
+
+def walled(launch: Launch, level: Literal["bwrap", "landlock"]) -> Launch:
+    """The same behind a wall, where it may write to its folder only."""
+    home, temporary = launch.cwd / "home", launch.cwd / "tmp"
+    home.mkdir()
+    temporary.mkdir()
+    return replace(launch, wall=Wall(level, Policy(home=home, temporary=temporary, writable=(launch.cwd,))))
 
 
 def shell(folder: Path, script: str, limits: Limits | None = None, **env: str) -> Launch:

@@ -354,6 +354,7 @@ class Cell:
     def check(self, goal: Goal) -> None:
         """What holds whenever the user has what they wanted."""
         self.desk.check_nothing_runs()
+        self.desk.check_level()
         self._check_told()
         self._check_checkout()
         self._check_runs()

@@ -288,6 +288,7 @@ class Scene(Desk):
     def check_end(self) -> None:
         """The plan has landed once, as a whole, and left nothing behind."""
         self.check_kept()
+        self.check_level()
         status = self.status()
         if not self.forgetful:
             assert status["plan"]["landed"], status["plan"]

@@ -55,6 +55,7 @@ class World:
         self.notes = folder / "notes"
         self.notes.mkdir()
         self.desk.open_to_jobs(self.notes)
+        self.job = shutil.copy(JOB, self.notes)  # which lies where jobs cannot look, if they stand behind a wall
         self.over = threading.Event()
         self.history = History()
         self.known: list[str] = []
@@ -98,7 +99,17 @@ class World:
         """A command for a job."""
         hold = chance.choice((0.0, 0.1, 0.5, 1.0))
         fails, child = chance.choice((0, 0, 0, 2)), int(chance.random() < 0.3)
-        words = [sys.executable, "-I", "-S", str(JOB), str(self.notes), f"{hold}", f"{fails}", f"{region}", f"{child}"]
+        words = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(self.job),
+            str(self.notes),
+            f"{hold}",
+            f"{fails}",
+            f"{region}",
+            f"{child}",
+        ]
         return shlex.join(words)
 
 
@@ -168,7 +179,7 @@ class Client:
             "merge": chance.choice(("squash", "squash", "merge")),
             "start_paused": chance.random() < 0.1,
             "max_parallel": chance.randint(1, 3),
-            "verify": shlex.join([sys.executable, "-I", "-S", str(JOB), str(self.world.notes), "verify"]),
+            "verify": shlex.join([sys.executable, "-I", "-S", str(self.world.job), str(self.world.notes), "verify"]),
             "jobs": jobs,
         }
 
@@ -348,6 +359,7 @@ def _next(world: World, plan: dict[str, Any], *, fresh: bool) -> Iterator[list[s
 
 def gather(world: World) -> None:
     """Ask everybody who knows something."""
+    world.desk.check_level()
     history, repo, desk = world.history, world.repo, world.desk
     with closing(sqlite3.connect(f"{(desk.state / 'journal.db').as_uri()}?mode=ro", uri=True)) as db:
         events = db.execute("SELECT seq, at, plan, name, body FROM events ORDER BY seq").fetchall()

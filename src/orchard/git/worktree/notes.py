@@ -26,7 +26,7 @@ from orchard.process.families.occupants import occupants
 
 ASIDE = "orchard-aside"
 """Where things go that are in the way of git, in the notes themselves: so they go with the worktree."""
-_SMALL = ("HEAD", "gitdir", "commondir", "locked")
+_SMALL = ("HEAD", "gitdir", "commondir", "locked", "config.worktree")
 _SMALL_BYTES = 8192
 _LOG_BYTES = 8 * 1024 * 1024
 _OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -78,6 +78,10 @@ def _put_in_order(repo: Repository, before: Notes) -> Iterator[str]:
         if name != "HEAD" and _plain(folder / name) != content:
             _replace(folder, name, content)
             yield name
+    # Settings that a job made for itself, which only the weaker wall lets it do, name programs; an empty file is ours.
+    settings = "config.worktree"
+    if settings not in before.small and _plain(folder / settings) != b"" and _set_aside(folder, settings):
+        yield settings
     now = dict(_stamps(folder))
     if _TOO_MANY in now:
         yield from (name for name in ("logs", "refs") if _set_aside(folder, name))
