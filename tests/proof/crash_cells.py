@@ -96,8 +96,9 @@ def random_kills(seed: int, count: int) -> Iterator[Plan]:
 def sample(seed: int) -> list[Plan]:
     """Few cells in which every place is killed once: an early one and a late one in each."""
     chance = random.Random(seed)
-    early = [place for place in known() if not place.startswith((*LATE, "recovery.", ELSEWHERE))]
-    late = [place for place in known() if place.startswith(LATE)]
+    passed = [place for place in known() if any(place in reached(key) for key in REACHED)]
+    early = [place for place in passed if not place.startswith((*LATE, "recovery."))]
+    late = [place for place in passed if place.startswith(LATE)]
     chance.shuffle(early)
     cells = [Plan("single", (Kill(INTERRUPTED), *(Kill(place) for place in IN_RECOVERY)))]
     cells += [Plan(chance.choice(("chain", "diamond")), (Kill(TAKEN), Kill(STRAY)))]
