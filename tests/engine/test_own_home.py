@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.engine.machine.own_home import MOST, Opened, furnish
+from orchard.engine.machine.own_home import MOST, Opened, furnish, links_to
 from orchard.engine.machine.refusals import kept_from, named_in
 from orchard.model.events.plans import SandboxRefused
 from orchard.process.sandbox.level import walls
@@ -100,12 +100,12 @@ def test_what_a_job_planted_on_the_way_is_not_followed_and_stays(own: tuple[Path
         Opened(users / ".cache/tool"), Opened(users / ".local/lib", 3), Opened(users / ".local/bin", 1)
     )  # fmt: skip
 
-    furnish(home, users, opened)
+    furnish(home, links_to(users, opened))
 
     assert list(victim.iterdir()) == [] and (home / ".local/bin").read_text() == "mine"
     home.rename(home.with_name("moved"))
     home.symlink_to(victim)
-    furnish(home, users, opened)
+    furnish(home, links_to(users, opened))
     assert list(victim.iterdir()) == []
 
 
@@ -116,7 +116,7 @@ def test_folders_that_tools_add_to_are_the_job_s_own_and_the_outermost_link_serv
     places = (Opened(users / ".cache"), Opened(users / ".cache/tool"), Opened(users / ".local/lib", 3))
 
     for _ in range(2):
-        furnish(home, users, (*places, Opened(users), Opened(users.parent / "elsewhere")))
+        furnish(home, links_to(users, (*places, Opened(users), Opened(users.parent / "elsewhere"))))
 
     packages = home / ".local/lib/python3.11/site-packages"
     assert (home / ".cache").is_symlink() and packages.is_dir() and not packages.is_symlink()
@@ -129,6 +129,6 @@ def test_a_folder_of_very_many_entries_is_one_link(own: tuple[Path, Path, Path])
     for number in range(MOST):
         (users / f".local/bin/{number}").touch()
 
-    furnish(home, users, (Opened(users / ".local/bin", 1),))
+    furnish(home, links_to(users, (Opened(users / ".local/bin", 1),)))
 
     assert (home / ".local/bin").is_symlink()

@@ -12,7 +12,7 @@ Programs have written in that home since: whatever stands at a name stays, and n
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,27 +29,41 @@ class Opened(Struct, frozen=True):
     """So many levels of folders stay the job's own, the place itself among them."""
 
 
-def furnish(home: Path, users: Path, opened: Iterable[Opened]) -> None:
-    """Make the links that are missing in `home`, outermost first."""
+Links = Mapping[tuple[str, ...], tuple[tuple[str, str], ...]]
+"""By the folders that they are in: names, and where they lead."""
+
+
+def links_to(users: Path, opened: Iterable[Opened]) -> Links:
+    """The links that a home needs; of places inside of each other the outermost has one."""
     below = {one.path.relative_to(users): one for one in opened if users in one.path.parents}
     linked: set[Path] = set()
+    found: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for place in sorted(below, key=lambda path: len(path.parts)):
         if linked.isdisjoint(place.parents):
             if not below[place].grows:
                 linked.add(place)
-            with suppress(OSError), _held(home) as top, _inside(top, place.parent.parts) as folder:
-                _place(folder, place.name, below[place].path, below[place].grows)
+            for folder, name, target in _links(place.parent.parts, place.name, below[place].path, below[place].grows):
+                found.setdefault(folder, []).append((name, target))
+    return {folder: tuple(links) for folder, links in found.items()}
 
 
-def _place(folder: int, name: str, target: Path, grows: int) -> None:
+def _links(folder: tuple[str, ...], name: str, target: Path, grows: int) -> Iterator[tuple[tuple[str, ...], str, str]]:
     entries = _entries(target) if grows else None
     if entries is None:
-        with suppress(FileExistsError):
-            os.symlink(target, name, dir_fd=folder)
+        yield folder, name, str(target)
         return
-    with suppress(OSError), _inside(folder, (name,)) as inner:
-        for entry in entries:
-            _place(inner, entry, target / entry, grows - 1)
+    for entry in entries:
+        yield from _links((*folder, name), entry, target / entry, grows - 1)
+
+
+def furnish(home: Path, links: Links) -> None:
+    """Make those that are missing."""
+    with suppress(OSError), _held(home) as top:
+        for folder, inside in links.items():
+            with suppress(OSError), _inside(top, folder) as place:
+                for name, target in inside:
+                    with suppress(FileExistsError):
+                        os.symlink(target, name, dir_fd=place)
 
 
 def _entries(folder: Path) -> list[str] | None:

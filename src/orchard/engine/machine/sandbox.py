@@ -14,6 +14,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatch
@@ -28,7 +29,7 @@ from orchard.config.places import place_of
 from orchard.core.run import Run
 from orchard.engine.machine.git_settings import GitSettings, git_settings
 from orchard.engine.machine.manifests import manifests_above
-from orchard.engine.machine.own_home import Opened, furnish
+from orchard.engine.machine.own_home import Links, Opened, furnish, links_to
 from orchard.engine.world import World
 from orchard.git.objects import large, quarantine
 from orchard.git.repository import Repository, Worktree
@@ -146,11 +147,15 @@ class Asked(Struct, frozen=True):
     unprotected: tuple[str, ...] = ()
 
 
+_SECONDS, _MOST = 5.0, 16
+
+
 class Sandboxes:
     """The walls that one engine builds."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._known_links: dict[tuple[Path, ...], tuple[float, Links]] = {}
         self._known_sources: tuple[int, tuple[Path, ...]] | None = None
 
     def level(self, run: Run) -> Level:
@@ -227,7 +232,18 @@ class Sandboxes:
         has_large = level == "bwrap" and self._large is not None
         self._git.lay(home, without=None if has_large else large.DRIVER)
         named = (*self._named(), *self._writable(), *more)
-        furnish(home, self._home, (*self._chains[0], *map(Opened, named)))
+        furnish(home, self._links(named))
+
+    def _links(self, named: tuple[Path, ...]) -> Links:
+        """As they were a moment ago: toolchains are not looked through for each job of many."""
+        now = time.monotonic()
+        known = self._known_links.get(named)
+        if known is None or known[0] < now:
+            known = (now + _SECONDS, links_to(self._home, (*self._chains[0], *map(Opened, named))))
+            if len(self._known_links) > _MOST:
+                self._known_links.clear()
+            self._known_links[named] = known
+        return known[1]
 
     @cached_property
     def _git(self) -> GitSettings:

@@ -51,7 +51,8 @@ def bring_in(kept: Path, folder: Path) -> list[str]:
 
 
 def is_empty(folder: Path) -> bool:
-    return next(_found(folder), None) is None
+    """Most jobs have no such folder."""
+    return not os.path.lexists(folder) or next(_found(folder), None) is None
 
 
 def _found(folder: Path) -> Iterator[Path]:
