@@ -76,6 +76,18 @@ async def test_cargo_finds_no_closed_door_above_the_worktree(orchard: Orchard, m
     assert status["plan"]["status"] == "succeeded", job(status, "a")
 
 
+async def test_cargos_settings_in_the_home_stay_closed_and_the_line_that_opens_them_is_told(on_a_disk: Orchard) -> None:
+    home = on_a_disk.repo.path.parent
+    (home / ".cargo").mkdir()
+    (home / ".cargo/config.toml").write_text("[registry]\ntoken = 's'\n")
+    (home / "package.json").write_text("{}")
+    reads = f"cat {home}/package.json > a && cat {home}/.cargo/config.toml"
+
+    status = await on_a_disk.run(f"name: n\njobs:\n  - {{id: a, heal: false, work: '{reads}'}}\n")
+
+    assert 'sandbox.expose = ["~/.cargo/config.toml"]' in str(job(status, "a")["hint"])
+
+
 def test_a_link_of_such_a_name_is_not_opened(tmp_path: Path) -> None:
     top = (tmp_path / "top").resolve()
     (top / "work").mkdir(parents=True)

@@ -1,6 +1,7 @@
 """The wall around a plan is the one that its creator asks for, whoever started the engine that runs it."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import psutil
@@ -8,11 +9,13 @@ import pytest
 
 from orchard.app import open_app
 from orchard.engine.server.address import read_address
-from orchard.engine.server.server import connect
+from orchard.engine.server.server import Caller, connect
 from orchard.engine.server.session import ASKS, Session
+from orchard.engine.server.start import OwnEngine
+from orchard.engine.turns.job_tokens import Scope
 from orchard.errors import UsageError
 from orchard.model.events.plans import PlanSubmitted, SandboxAsked, SandboxSet
-from orchard.model.plan import PlanId
+from orchard.model.plan import JobId, PlanId
 from orchard.model.plan_codec import plan_json
 from orchard.process.sandbox.level import walls
 from orchard.surfaces.cli.render.event_lines import event_lines
@@ -137,6 +140,29 @@ async def test_an_agent_that_speaks_at_the_door_cannot_ask_for_a_wall(orchard: O
         await end(owner, plan)
 
     assert orchard.events(PlanSubmitted, plan)[0].sandbox == "auto" and wall(orchard, plan) == WALL
+
+
+async def test_who_shows_the_pass_of_a_job_asks_for_nothing_whatever_it_says(orchard: Orchard) -> None:
+    heard: list[object] = []
+
+    async def note(session: Session, caller: Caller) -> None:
+        heard.append(ASKS.get("unset"))
+
+    app = orchard.app
+    app.channels["note"] = note
+    asks = {"op": "channel", "name": "note", "args": {"variables": {"ORCHARD_SANDBOX": "off"}}}
+    async with asyncio.timeout(60), app.session(work=False) as owner:
+        assert isinstance(owner.link, OwnEngine)
+        address = read_address(app.repo.state)
+        assert address is not None
+        with owner.link.engine.job_tokens.issued(Scope(PlanId("p"), JobId("j"), 1)) as secret:
+            for shown in ({"pass": secret}, {"nonce": address.nonce}):
+                reader, writer = await asyncio.open_unix_connection(address.socket)
+                writer.write(f"{json.dumps(shown)}\n{json.dumps(asks)}\n".encode())
+                await reader.read()
+                writer.close()
+
+    assert heard == [None, "off"]
 
 
 def test_a_host_of_mcp_gets_the_wall_that_its_own_variables_ask_for(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ given it such a name.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 MANIFESTS = (
@@ -24,14 +24,16 @@ MANIFESTS = (
 )  # fmt: skip
 
 
-def manifests_above(folder: Path) -> Iterator[Path]:
-    """Those that there are in the folders above this one."""
+def manifests_above(folder: Path, homes: Container[Path] = ()) -> Iterator[Path]:
+    """Those that there are in the folders above this one; in a home, cargo's own settings may hold tokens."""
     for above in folder.resolve().parents:
         try:
             there = frozenset(os.listdir(above))  # noqa: PTH208 — the names alone, at each start
         except OSError:
             continue
         for name in MANIFESTS:
+            if "/" in name and above in homes:
+                continue
             if name.partition("/")[0] in there and _is_plain(above, name):
                 yield above / name
 

@@ -203,7 +203,8 @@ class Sandboxes:
         objects = () if mounted else (folders.objects,)
         temporary = folders.temporary if level == "bwrap" else folders.make_short()
         shown = () if level == "bwrap" and Path("/tmp").is_dir() else (temporary,)  # or it stands at /tmp
-        above = manifests_above(worktree.path) if level == "landlock" and worktree is not None else ()
+        homes = (self._home, *_home_of_account())
+        above = manifests_above(worktree.path, homes) if level == "landlock" and worktree is not None else ()
         policy = Policy(
             home=folders.home,
             temporary=temporary,
