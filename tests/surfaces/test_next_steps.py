@@ -129,7 +129,7 @@ def taken(operation: str) -> set[str]:
 
 @pytest.mark.parametrize("operation", COMMANDS)
 def test_every_command_is_one_that_the_command_line_takes(operation: str) -> None:
-    words = {"resolver": "ours", "from_phase": "commit", "deleted": True, "question": 1}
+    words = {"resolver": "ours", "from_phase": "commit", "deleted": True, "question": 1, "step": "continue"}
     given: dict[str, Any] = {name: words.get(name, "x") for name in taken(operation)}
     step = Next(operation, given.pop("plan", None), given.pop("job", None), given)
 

@@ -42,7 +42,7 @@ COMMANDS = {
     "propose_plan": "pr [plan]",
     "purge_plan": "purge [plan]",
     "restore_saved_work": "recover [ref] [folder] [--plan plan]",
-    "resolve_conflict": "resolve [job] [--plan plan] [--continue] [--abort]",
+    "resolve_conflict": "resolve [job] [--plan plan] [--step]",
     "resume_plan": "resume [plan]",
     "resume_worker": "resume [worker]",
     "reject_job": "reject [job] WHY [--plan plan]",
@@ -58,6 +58,9 @@ COMMANDS = {
 }  # fmt: skip
 """How the command line is asked for an operation; a tool has the operation's own name."""
 
+SPELLED = "--step"
+"""What is typed as an option of its own: `--continue`, `--abort`, and none for `open`."""
+
 TYPED_ONLY = {"list_agents": ("agent",)}
 """What only the command line takes."""
 
@@ -70,13 +73,14 @@ def command_line(step: Next) -> str:
 
 def _words(form: str, step: Next) -> Iterator[str]:
     given = {"plan": step.plan, "job": step.job, "worker": f"{step.plan}:{step.job}", **step.args}
-    given |= {step.args["step"]: True} if "step" in step.args else {}
     plain, *said = form.replace("]", "").split(" [")
     yield plain
     for words in said:
         *option, name = words.split()
         value = given.get(name.lstrip("-"))
-        if name.startswith("--"):
+        if name == SPELLED:
+            yield from [f"--{value}"] if value not in (None, "open") else []
+        elif name.startswith("--"):
             yield from [name] if value else []
         elif value is not None:
             yield from (*option, shlex.quote(str(value)))

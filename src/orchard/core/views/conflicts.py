@@ -10,8 +10,6 @@ from orchard.model.plan import JobId
 
 TAKE_SIDE = "--resolver"
 """What the text of a hint in an older journal holds that advises to settle a conflict by taking a side."""
-CONTINUE = "continue"
-"""The step of `resolve_conflict` that goes on with what was resolved."""
 
 
 def take_side(plan: str, side: str) -> Next:
@@ -23,8 +21,10 @@ def resolve_step(run: Run, job: JobId) -> Next | None:
     record = run.records[job]
     if record.failure is None or not record.failure.merge:
         return None
-    args = {"step": CONTINUE} if is_open(run, job) else {}
-    return Next("resolve_conflict", run.id, job_word(job, run.plan.jobs), args)
+    word = job_word(job, run.plan.jobs)
+    if is_open(run, job):
+        return Next("resolve_conflict", run.id, word, {"step": "continue"})
+    return Next("resolve_conflict", run.id, word)
 
 
 def is_open(run: Run, job: JobId) -> bool:

@@ -152,7 +152,10 @@ async def take_resolution(engine: Engine, run: Run, job_id: JobId) -> Taken:
     if left:
         raise UsageError(
             f"The conflict is not resolved yet: {_todo(left)}.",
-            hint=(f"The files are in {worktree.path}. Then: ", Next("resolve_conflict", run.id, job_id, GO_ON)),
+            hint=(
+                f"The files are in {worktree.path}. Then: ",
+                Next("resolve_conflict", run.id, job_id, {"step": "continue"}),
+            ),
         )
     workspace = ConflictWorkspace(engine, run, job_id, merge)
     await workspace.prepare(opened.base)
@@ -165,9 +168,6 @@ async def take_resolution(engine: Engine, run: Run, job_id: JobId) -> Taken:
     await world.in_thread(remember_all, world.repo, objects, run.id, merge, found)
     failpoint("conflict.remembered")
     return Taken(merge, found, opened.attempt, saved)
-
-
-GO_ON = {"step": "continue"}
 
 
 def _todo(left: list[Left]) -> str:

@@ -1,6 +1,6 @@
 """The command group: verbs are imported when they are used, and options that every verb has.
 
-`-C`, `--json`, `--quiet`, `--verbose` and `--no-color` may stand before or after the verb. They are not
+`-C`, `--json`, `--quiet`, `--verbose`, `--no-color` and `--no-pager` may stand before or after the verb. They are not
 parameters of the commands: a callback writes them into the `Terminal` that all commands share.
 """
 
@@ -57,6 +57,7 @@ def shared_options() -> list[click.Parameter]:
             help="Say on stderr what Orchard does; -vv says everything.",
         ),
         flag("--no-color", help="Print no colours (NO_COLOR does the same)."),
+        flag("--no-pager", help="Show long answers without a pager (PAGER=cat does the same)."),
     ]
 
 

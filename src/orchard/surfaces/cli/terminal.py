@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +27,7 @@ class Terminal(Struct):
     json: bool = False
     quiet: bool = False
     no_color: bool = False
+    no_pager: bool = False
 
     # ----------------------------------------------------------------------------------- printing
 
@@ -69,21 +70,25 @@ class Terminal(Struct):
         else:
             self.show(*lines)
 
-    def page_lines(self, lines: Sequence[Line]) -> None:
+    def page_lines(self, lines: Sequence[Line], *, diff: bool = False) -> None:
         """Print lines of a long answer, in the pager where they do not fit."""
         draw = colored if self.colors(sys.stdout) else plain
-        self.page("".join(draw(line) + "\n" for line in lines))
+        self.page("".join(draw(line) + "\n" for line in lines), diff=diff)
 
-    def page(self, shown: str) -> None:
+    def page(self, shown: str, *, diff: bool = False) -> None:
         """Print a long answer where a person can read it: in the pager of the user's, unless it fits on the screen."""
         if not self.live or shown.count("\n") < os.get_terminal_size(sys.stdout.fileno()).lines:
             put(sys.stdout, shown)
             return
-        import click  # known by then
+        with self.paging(diff=diff):
+            put(sys.stdout, shown)
 
-        os.environ.setdefault("LESS", "FRX")  # as git does: colours, and nothing left to quit where all is seen
-        sys.stdout.flush()
-        click.echo_via_pager(shown, color=True)
+    def paging(self, *, diff: bool = False) -> AbstractContextManager[None]:
+        """What the block prints is shown in the pager of the user's, where a person looks and wants one."""
+        from orchard.surfaces.cli.pager import paged, pager_of  # most commands do without it
+
+        command = pager_of(os.environ, diff=diff) if self.live and not self.no_pager else None
+        return paged(command) if command is not None else nullcontext()
 
     @property
     def colors_wanted(self) -> bool:

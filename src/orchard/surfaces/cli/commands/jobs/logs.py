@@ -6,7 +6,7 @@ colours stay where colours are wanted, every other control sequence is dropped.
 
 import asyncio
 import os
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,8 @@ def logs(terminal: Terminal, job: str | None, plan: str | None, follow: bool, **
         raise UsageError("A subtask has one log.", "Leave '--phase', '--attempt' and '--all' out.")
     wanted = Wanted(options["attempt"], Phase(phase) if phase else None, options["every"], subtask)
     printer = Printer(terminal, lambda: Redactor(app.secrets(run)), raw=options["raw"])
-    show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
+    with nullcontext() if follow or options["raw"] else terminal.paging():
+        show_logs(app, run, job_id, wanted, Reading(printer, options["tail"]), follow=follow)
 
 
 def _whole_plan(
@@ -127,7 +128,8 @@ def _whole_plan(
         raise UsageError("'--attempt' and '--raw' are for one job.", "Name it: orchard logs JOB")
     run = app.run_of(app.find_plan(plan))
     wanted = Phase(phase) if phase else None
-    show_plan_logs(PlanLogs(terminal, app, run, phase=wanted, every=every, tail=tail), follow=follow)
+    with nullcontext() if follow else terminal.paging():
+        show_plan_logs(PlanLogs(terminal, app, run, phase=wanted, every=every, tail=tail), follow=follow)
 
 
 def show_logs(app: App, run: Run, job: JobId, wanted: Wanted, reading: Reading, *, follow: bool) -> None:

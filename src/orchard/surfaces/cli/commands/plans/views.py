@@ -62,7 +62,10 @@ def job(terminal: Terminal, job: str, plan: str | None) -> None:
     from orchard.surfaces.cli.render.tree import look_now
 
     document = app_of(terminal).job(job, plan)
-    terminal.answer(document, *(() if terminal.json else job_lines(document, look_now())))
+    if terminal.json:
+        terminal.data(document)
+    else:
+        terminal.page_lines(list(job_lines(document, look_now())))
 
 
 @verb("subtask", examples="orchard subtask api/subtask-k3x9p\norchard subtask subtask-k3x9p --json")
@@ -120,7 +123,7 @@ def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool, name
     if terminal.json:
         terminal.data(_diff_document(app, job, plan, data))
     elif is_terminal(sys.stdout):
-        terminal.page_lines([diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)])
+        terminal.page_lines([diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)], diff=True)
     else:
         put(sys.stdout, data)  # exactly what git printed: it can be applied
 
