@@ -10,6 +10,7 @@ import pytest
 from orchard.errors import NeedsPerson, UsageError
 from orchard.model.events.plans import PullRequestAsked, PullRequestIntended, PullRequestOpened
 from orchard.process.failpoint import known
+from orchard.surfaces.mcp.tools.plans import plan_row
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard
 from tests.forge.scripted import TOKEN, Forge
@@ -74,6 +75,9 @@ async def test_asked_again_the_same_request_is_updated(orchard: Orchard, forge: 
 
     again = await orchard.ask("propose_plan")
 
+    assert (
+        plan_row(orchard.app.status(again["plan"]["id"]).plan)["pull_request"] == again["plan"]["pull_request"]["url"]
+    )
     assert list(forge.requests) == [1]
     assert [one.created for one in orchard.events(PullRequestOpened)] == [True, False]
     assert again["plan"]["pull_request"]["number"] == 1

@@ -86,6 +86,7 @@ def plan_row(summary: PlanSummary) -> Json:
     kept = {
         "target": summary.target.branch,
         "landed": summary.landed or None,
+        "pull_request": summary.pull_request.url if summary.pull_request is not None else None,
         "created_at": summary.created_at,
         "ended_at": summary.ended_at,
         "error": first_line(summary.error),
