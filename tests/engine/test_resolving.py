@@ -108,7 +108,7 @@ async def test_a_conflict_with_a_target_that_moved_is_resolved_for_the_validatio
 
     assert failed(status) == VALIDATION
     assert status["plan"]["next"][0]["operation"] == "resolve_conflict"
-    assert "orchard resolve verify --plan" in job(status, VALIDATION)["hint"]
+    assert "orchard resolve --plan" in job(status, VALIDATION)["hint"]
     opened = await step(orchard, "verify")
     folder = Path(opened["folder"])
     assert (

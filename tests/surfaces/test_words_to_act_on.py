@@ -58,7 +58,11 @@ def test_of_two_jobs_in_conflict_the_hint_names_both_and_works_when_copied(desk:
     status = desk.status()
     assert "Job 'b' and job 'a' conflict in a.txt" in done.out
     assert "In a new plan, let one job need the other." in status["jobs"][1]["hint"]
-    follow(desk, status["plan"]["hint"])
+    plan = status["plan"]["id"]
+    assert status["plan"]["hint"] == f"orchard resolve b --plan {plan}"
+    steps = [f"orchard reshape {plan} --resolver theirs", f"orchard retry --plan {plan}"]
+    assert all(f"'{step}'" in status["jobs"][1]["hint"] for step in steps)
+    follow(desk, " && ".join(steps))
     assert desk.status()["plan"]["landed"] is True
     assert desk.repo("show", "goal:a.txt") == "b\n"
 
@@ -72,7 +76,9 @@ def test_of_a_job_in_conflict_with_the_target_nobody_says_that_jobs_or_verify_we
     status = desk.status()
     assert "merging onto the target failed: Job 'a' and the target branch 'goal' conflict in a.txt" in done.out
     assert "verify" not in done.out and "need the other" not in done.out
-    follow(desk, status["plan"]["hint"].replace("theirs", "ours"))
+    plan = status["plan"]["id"]
+    assert status["plan"]["hint"] == f"orchard resolve --plan {plan}"
+    follow(desk, f"orchard reshape {plan} --resolver ours && orchard retry --plan {plan}")
     shown = desk("status").out
     assert "nothing to land: what the jobs changed was dropped where conflicts were resolved" in shown
 
@@ -126,10 +132,13 @@ def test_a_failed_verify_is_told_by_the_word_that_the_user_wrote(desk: Desk) -> 
     assert desk.status()["plan"]["error"].startswith("verify failed: 'grep -x good a.txt'")
 
 
-def test_a_retry_says_where_it_saved_what_was_edited_in_the_worktree_of_a_failed_verify(desk: Desk) -> None:
+def test_a_retry_says_where_it_saved_what_was_edited_after_a_failed_verify_if_the_target_moved(desk: Desk) -> None:
+    desk.repo("branch", "goal")
     desk("run", desk.plan(VERIFY))
     folder = Path(desk("job", "verify", "--json").json["worktree"])
     (folder / "a.txt").write_text("good\n")
+    moved = desk.repo("commit-tree", "goal^{tree}", "-p", "goal", "-m", "moved").strip()
+    desk.repo("update-ref", "refs/heads/goal", moved)
 
     done = desk("retry")
     command = done.out.split("orchard recover ")[1].split()[0]

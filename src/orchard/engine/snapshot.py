@@ -6,7 +6,6 @@ when its refs are not where the journal says (a crash between the two): it is bu
 
 from msgspec.structs import replace
 
-from orchard.core.job_names import job_word
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE
 from orchard.engine.engine import Engine
@@ -138,8 +137,7 @@ def _between(engine: Engine, run: Run, job_id: JobId, merge: Merge) -> Between:
     other = named or f"the target branch '{run.pinned.target_branch}'"
     # When the target has moved, all leaves are merged again, and it is the validation job that fails.
     fails = VALIDATION if run.records[VALIDATION].state in ACTIVE else job_id
-    word = job_word(fails, run.plan.jobs)
-    return Between(run.id, word, f"Job '{job_id}' and {other}", other, f"job '{job_id}'", jobs=bool(jobs))
+    return Between(run.id, fails, f"Job '{job_id}' and {other}", other, f"job '{job_id}'", jobs=bool(jobs))
 
 
 def _bring_in(engine: Engine, run: Run, leaf: LeafMerge) -> tuple[Prepared | Conflicted, list[Met]]:

@@ -1,6 +1,5 @@
 """What takes a plan further whose jobs met conflicts: to resolve them by hand, or to take a side."""
 
-from orchard.core.job_names import job_word
 from orchard.core.run import Run
 from orchard.core.sides import SIDES
 from orchard.core.states import JobState
@@ -21,10 +20,9 @@ def resolve_step(run: Run, job: JobId) -> Next | None:
     record = run.records[job]
     if record.failure is None or not record.failure.merge:
         return None
-    word = job_word(job, run.plan.jobs)
     if is_open(run, job):
-        return Next("resolve_conflict", run.id, word, {"step": "continue"})
-    return Next("resolve_conflict", run.id, word)
+        return Next("resolve_conflict", run.id, job, {"step": "continue"})
+    return Next("resolve_conflict", run.id, job)
 
 
 def is_open(run: Run, job: JobId) -> bool:

@@ -130,7 +130,7 @@ def resolve(world: World, plan: str, merge: Merge, resolver: Resolver) -> Resolu
 class Between(Struct, frozen=True):
     plan: str
     job: str
-    """The job that fails, as people call it."""
+    """The job that fails."""
     who: str
     ours: str
     theirs: str
