@@ -29,8 +29,8 @@ FOUND_ELSEWHERE = ("openai",)
 """Their address stands in a file of theirs, and names this machine: behind bubblewrap that is the job's own."""
 BEHIND = [kind for kind in KINDS if kind.name not in FOUND_ELSEWHERE]
 CHEAP = ("builtin", "claude", "codex")
-"""At both levels."""
-PAIRS = [(kind, level) for kind in BEHIND for level in LEVELS if level == LEVELS[0] or kind.name in CHEAP]
+"""All that is tried is tried at both levels; of the others, that they work."""
+PAIRS = [(kind, level) for kind in BEHIND for level in LEVELS]
 
 REACHES = f"{sys.executable} -c \"import urllib.request as r; r.urlopen('http://second.example/', timeout=5)\" || true"
 
@@ -74,7 +74,13 @@ everyday = pytest.mark.parametrize(
 )
 pairs = pytest.mark.parametrize(
     ("kind", "level"),
-    [one for one in PAIRS if MOST or one[0] is BUILTIN or (one[0].name, one[1]) == ("claude", LEVELS[0])],
+    [
+        one
+        for one in PAIRS
+        if (MOST and (one[1] == LEVELS[0] or one[0].name in CHEAP))
+        or one[0] is BUILTIN
+        or (one[0].name, one[1]) == ("claude", LEVELS[0])
+    ],
     ids=_named,
 )
 

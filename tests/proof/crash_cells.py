@@ -65,8 +65,9 @@ def kills_of_recovery() -> Iterator[Plan]:
         yield Plan(shape, (Kill(INTERRUPTED), *(Kill(place) for place in IN_RECOVERY)))
 
 
-ELSEWHERE = "pull-request."
-"""Places that need a forge; `tests/forge/test_plans.py` kills at each of them."""
+ELSEWHERE = ("pull-request.", "conflict.")
+"""Places that need a forge, or a person who resolves a conflict: `tests/forge/test_plans.py` and
+`tests/engine/test_resolving.py` kill at each of them."""
 GAPS = {
     "single": ("landing.before-intent", "landing.before-move", "checkout.before", "checkout.after"),
     "chain": ("landing.before-intent", "landing.before-move", "branch.before-swap", "branch.after-swap"),

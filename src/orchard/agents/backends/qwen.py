@@ -39,6 +39,8 @@ SETTINGS: Json = {
     "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False, "enableAutoSkill": False},
     # Of the client that it calls its model with; around that it tries 7 times, for 75 s, which nothing switches off.
     "model": {"generationConfig": {"maxRetries": 0}},
+    # Nobody looks at its commands, and behind Landlock no program can open a terminal of its own.
+    "tools": {"shell": {"enableInteractiveShell": False}},
 }
 
 
