@@ -21,7 +21,7 @@ SECONDS = 60
 def repo(tmp_path: Path) -> Repo:
     made = Repo.make(tmp_path / "repo", files={"a": "a\n"})
     plan = tmp_path / "plan.yaml"
-    plan.write_text("name: Long\njobs: [{id: a, work: 'seq 100 > a; seq 5000'}]\n")
+    plan.write_text("name: Long\njobs: [{id: a, work: 'seq 100 > a; seq 60000'}]\n")
     assert command("run", str(plan), cwd=made.path).returncode == 0
     return made
 
@@ -67,7 +67,7 @@ def test_whoever_quits_the_pager_has_seen_enough(repo: Repo) -> None:
 def test_a_pager_that_is_not_there_is_done_without(repo: Repo) -> None:
     code, shown = seen(repo, "logs", "a", PAGER="no-such-pager --x")
 
-    assert code == 0 and "5000" in shown
+    assert code == 0 and "60000" in shown
 
 
 def test_a_diff_is_shown_in_gits_pager() -> None:

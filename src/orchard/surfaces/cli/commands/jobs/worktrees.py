@@ -10,6 +10,7 @@ import click
 from msgspec import Struct
 
 from orchard.app import App
+from orchard.core.job_names import job_word
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE
 from orchard.core.views.conflicts import is_open
@@ -60,7 +61,7 @@ def shell(terminal: Terminal, job: str, plan: str | None) -> None:
     if not command:
         running = run.records[job_id].state in ACTIVE
         idle = RESOLVING if is_open(run, job_id) else EDITED
-        said = IN_USE.format(job=job_id) if running else idle.format(plan=run.id, job=job_id)
+        said = IN_USE.format(job=job_id) if running else idle.format(plan=run.id, job=job_word(job_id, run.plan.jobs))
         terminal.note(text.warning(said) if running else text.done(said))
     named = {"PLAN": run.id, "JOB": job_id, "WORKTREE": str(folder), "BASE": run.records[job_id].base or ""}
     env = {**os.environ, **{f"ORCHARD_{name}": value for name, value in named.items()}}
