@@ -82,7 +82,7 @@ MEANING = [
     plan("empty work", f"{JOBS}  - {{id: a, work: ''}}\n", "must not be empty"),
     plan("an unknown shell", f"{JOBS}  - {{id: a, work: {{command: x, shell: fish}}}}\n", "not 'fish'"),
     plan("an agent", f"{JOBS}  - {{id: a, work: '@agent do it'}}\n", "work for an agent"),
-    plan("an unknown way to land", f"land: maybe\n{TOP}", "'auto', 'ask' or 'never'"),
+    plan("an unknown way to land", f"land: maybe\n{TOP}", "'auto', 'ask', 'never' or 'pr'"),
     plan("an unknown way to merge", f"merge: rebase\n{TOP}", "'squash' or 'merge'"),
     plan("an unknown way to deploy", f"deploy: by hand\n{TOP}", "'auto' or 'manual'"),
     plan("fewer jobs than none", f"max_parallel: -1\n{TOP}", "at least 0"),

@@ -241,6 +241,27 @@ async def test_what_others_push_in_the_last_instant_is_not_lost_either(orchard: 
     assert forge.tip(branch.removeprefix("refs/heads/")) == theirs
 
 
+async def test_from_a_fork_the_request_goes_to_where_the_target_comes_from(orchard: Orchard, forge: Forge) -> None:
+    forge.make("me/demo")
+    orchard.repo("remote", "add", "fork", forge.address("me/demo"))
+    orchard.repo("config", "remote.pushDefault", "fork")
+
+    done = (await orchard.run(plan()))["plan"]["pull_request"]
+
+    assert done["url"] == f"{forge.url}/acme/demo/pull/1"
+    assert forge.requests[1]["head"] == f"me:{done['branch']}" and forge.requests[1]["_project"] == "acme/demo"
+    assert forge.tip(done["branch"], "me/demo") == done["commit"] and forge.tip(done["branch"]) is None
+
+
+async def test_a_branch_and_its_request_are_on_one_forge(orchard: Orchard, forge: Forge) -> None:
+    orchard.repo("remote", "add", "fork", "git@github.com:me/demo.git")
+    orchard.repo("config", "remote.pushDefault", "fork")
+
+    waits = (await orchard.run(plan()))["plan"]
+
+    assert f"go to github.com and the pull request to {forge.host}" in waits["error"] and not forge.asked
+
+
 # ------------------------------------------------------------------------------------- strangers and secrets
 
 

@@ -153,7 +153,7 @@ async def test_all_problems_are_told_at_once_but_at_most_twenty(still: Bench) ->
         ("create_plan", {"name": "n", "jobs": [{"id": "a", "wrok": "x"}]},
          "- jobs[0].wrok: unknown field 'wrok'; did you mean 'work'?"),
         ("create_plan", {"name": "n", "land": "later", "jobs": [{"id": "a"}]},
-         "- land: must be 'auto', 'ask' or 'never', not 'later'"),
+         "- land: must be 'auto', 'ask', 'never' or 'pr', not 'later'"),
         ("create_plan", {"name": "n", "jobs": [{"id": "a", "needs": "b"}, {"id": "b", "needs": "a"}]}, "a -> b -> a"),
         ("create_plan", {"name": "n", "jobs": [{"id": "a", "work": {"type": "agnet"}}]},
          "unknown type 'agnet'; did you mean 'agent'?"),
