@@ -1,9 +1,11 @@
 """The temporary folder of a job behind a wall: one for all its programs, short enough for sockets, gone in the end."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from orchard.engine.machine.sandbox import Folders, _remove_stale
 from orchard.process.sandbox.level import walls
 from tests.engine.conftest import Orchard, job
 
@@ -69,21 +71,31 @@ async def test_a_socket_fits_into_the_temporary_folder(orchard: Orchard, monkeyp
     assert status["plan"]["status"] == "succeeded", job(status, "a")
 
 
-async def test_a_stranger_s_folder_of_that_name_is_not_used(
-    orchard: Orchard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from orchard.engine.machine.sandbox import Folders
-
-    folders = Folders(tmp_path / "jobs/one")
-    folders.make()
+async def test_the_short_link_is_ours_or_not_used_and_stale_ones_go(tmp_path: Path) -> None:
+    folders, gone = Folders(tmp_path / "jobs/one"), Folders(tmp_path / "jobs/two")
+    for one in (folders, gone):
+        one.make()
+    assert gone.make_short() == gone.short
+    assert (gone.short / "x").write_text("x") and (gone.temporary / "x").exists()
+    shutil.rmtree(gone.top)
+    _remove_stale.cache_clear()
     kept = tmp_path / "kept"
     kept.mkdir()
-    assert folders.make_short() == folders.short
-    folders.short.rmdir()
+
+    assert folders.make_short() == folders.make_short() == folders.short
+    assert not gone.short.is_symlink()
+
+    folders.short.unlink()
     folders.short.symlink_to(kept)
     try:
         assert folders.make_short() == folders.temporary
         folders.remove()
-        assert kept.is_dir() and folders.short.is_symlink()
+        assert kept.is_dir() and folders.short.is_symlink() and not folders.top.exists()
     finally:
         folders.short.unlink()
+
+
+async def test_a_complaint_about_the_own_folder_opens_nothing(orchard: Orchard, level: str) -> None:
+    status = await orchard.run(plan("$TMPDIR", "mkdir $TMPDIR/own; echo $TMPDIR/own Permission denied; exit 1"))
+
+    assert job(status, "a")["status"] == "failed" and "sandbox." not in str(job(status, "a")["hint"])

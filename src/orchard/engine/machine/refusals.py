@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from orchard.engine.machine.advice import program_in
 from orchard.process.sandbox.policy import Policy
+from orchard.process.sandbox.scratch import SCRATCH, outside
 
 _WORDS = (
     ": not found|Permission denied|Read-only file system|No such file or directory|Operation not permitted"
@@ -109,6 +110,9 @@ def _judged(path: Path, policy: Policy, *, writes: bool) -> Kept | None:
     real = Path(os.path.realpath(path))
     access = policy.access(real) if policy.access(path) != "hidden" else "hidden"
     if access == "hidden":
+        own = outside(os.fspath(path), policy)
+        if own is not None and (os.path.lexists(own) or (os.fspath(path.parent) in SCRATCH and not path.exists())):
+            return None  # it is, or would be, in the job's own folder
         if path.exists():
             return Kept(path, "hidden")
         return Kept(path, "read-only") if writes and path.parent.is_dir() else None

@@ -81,10 +81,10 @@ class Folders(Struct, frozen=True):
 
     @property
     def short(self) -> Path:
-        """What `TMPDIR` is behind a wall without mounts: the path of a socket may have 107 letters."""
+        """What `TMPDIR` is behind a wall without mounts: a link, for the path of a socket may have 107 letters."""
         found = tempfile.gettempdir()
         place = found if len(found) <= _SHORT else "/tmp"
-        return Path(place, f"orchard-{hashlib.sha256(os.fsencode(self.top)).hexdigest()[:12]}")
+        return Path(place, f"{_LINK}{hashlib.sha256(os.fsencode(self.top)).hexdigest()[:12]}")
 
     @property
     def objects(self) -> Path:
@@ -114,26 +114,41 @@ class Folders(Struct, frozen=True):
                     (self.top / name).chmod(0o1777)  # as programs expect of /tmp; others do not come this far
 
     def make_short(self) -> Path:
-        """The short one, made; where its name is taken by somebody else, the long one."""
-        with suppress(FileExistsError):
-            self.short.mkdir(mode=0o700)
-        return self.short if _is_own(self.short) else self.temporary
+        """The short link, made; where its name is taken by something else, the folder itself."""
+        try:
+            self.short.symlink_to(self.temporary)
+        except FileExistsError:
+            return self.short if self._has_short() else self.temporary
+        _remove_stale(self.short.parent)
+        return self.short
+
+    def _has_short(self) -> bool:
+        return _leads_to(self.short) == self.temporary
 
     def remove(self) -> None:
+        if self._has_short():
+            self.short.unlink(missing_ok=True)
         shutil.rmtree(self.top, ignore_errors=True)
-        if _is_own(self.short):
-            shutil.rmtree(self.short, ignore_errors=True)
 
 
-_SHORT = 40
+_SHORT, _LINK = 40, "orchard-tmp-"
 
 
-def _is_own(folder: Path) -> bool:
+def _leads_to(link: Path) -> Path | None:
+    """Where a link of ours leads."""
     try:
-        status = folder.lstat()
+        status = link.lstat()
+        return link.readlink() if stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid() else None
     except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+        return None
+
+
+@cache
+def _remove_stale(folder: Path) -> None:
+    """Once per engine: links of ours whose jobs went with their repository."""
+    for link in folder.glob(f"{_LINK}*"):
+        if _leads_to(link) is not None and not os.path.exists(link):  # noqa: PTH110 — it raises nothing
+            link.unlink(missing_ok=True)
 
 
 def folders_of_workspace(repo: Repository, whose: str) -> Folders:
@@ -202,7 +217,8 @@ class Sandboxes:
             mounted += large.mounts(folders.large, self._large, folders.shared)
         objects = () if mounted else (folders.objects,)
         temporary = folders.temporary if level == "bwrap" else folders.make_short()
-        shown = () if level == "bwrap" and Path("/tmp").is_dir() else (temporary,)  # or it stands at /tmp
+        # Behind bubblewrap it stands at /tmp, and nowhere else.
+        shown = () if level == "bwrap" and Path("/tmp").is_dir() else (folders.temporary, temporary)
         homes = (self._home, *_home_of_account())
         above = manifests_above(worktree.path, homes) if level == "landlock" and worktree is not None else ()
         policy = Policy(
