@@ -22,7 +22,15 @@ def plans() -> list[Any]:
 def test_a_plan_of_an_earlier_version_is_read_to_the_same_documents(plan: Any) -> None:
     now = json.loads(json.dumps(documents(plan["events"])))
 
-    assert as_far_as_known(now, plan["documents"]) == plan["documents"]
+    assert as_far_as_known(now, plan["documents"]) == in_words_of_today(plan["documents"])
+
+
+def in_words_of_today(known: Any) -> Any:
+    """Sentences for people name the phases otherwise since; the ids of the phases are as they were."""
+    text = json.dumps(known)
+    for phase, shown in (("merge-fi", "preparing"), ("merge-ri", "merging")):
+        text = text.replace(f"failed in {phase}:", f"failed in {shown}:")
+    return json.loads(text)
 
 
 def as_far_as_known(now: Any, known: Any) -> Any:
