@@ -11,7 +11,7 @@ import pytest
 
 from orchard.process.sandbox.bwrap import bwrap_argv, bwrap_options, bwrap_program, packed
 from orchard.process.sandbox.ground import Ground
-from orchard.process.sandbox.policy import Policy, Resources
+from orchard.process.sandbox.policy import Mount, Policy, Resources
 from orchard.process.sandbox.toolchains import toolchains
 from tests.process.sandbox.corpus.world import PYTHON, World, lay_placeholders, world
 from tests.process.sandbox.walled import BWRAP, ORDINARY, PATH, walled
@@ -151,6 +151,32 @@ def test_shared_memory_is_as_large_as_the_job_s_memory() -> None:
     done = walled(policy, ("df", "--output=size", "-B1", "/dev/shm"), Path("/"), env=PATH)
 
     assert done.stdout.split()[-1] == str(1 << 20)
+
+
+@pytest.mark.parametrize("mounted", [False, True], ids=["exposed", "at another path"])
+def test_folders_above_something_opened_in_a_hidden_place_refuse_what_is_written(tmp_path: Path, mounted: bool) -> None:
+    """bubblewrap makes them in memory: what a job wrote there would be lost, and the job would not be told."""
+    home, own = tmp_path / "home", tmp_path / "own"
+    for folder in (home / "data/deep", own):
+        folder.mkdir(parents=True)
+    (home / "data/deep/x.txt").write_text("x")
+    opened = Policy(
+        home=own,
+        temporary=own,
+        writable=(own,),
+        hidden=(home,),
+        exposed=() if mounted else (home / "data/deep/x.txt",),
+        mounts=(Mount(own, home / "data/deep/own", True),) if mounted else (),
+    )
+    folders = ("", "data/", "data/deep/")
+    line = "; ".join(
+        f"chmod 777 {home}/{name} 2>/dev/null; echo lost > {home}/{name}new; mkdir {home}/{name}dir" for name in folders
+    )
+
+    done = walled(opened, ("/bin/sh", "-c", f"{line}; ls -R {home}; touch {own}/works"), own)
+
+    assert "new" not in done.stdout and "dir" not in done.stdout and (own / "works").exists()
+    assert done.stderr.count("Read-only file system") == 2 * len(folders), done.stderr
 
 
 @pytest.mark.skipif(not toolchains(Path.home(), os.environ), reason="no toolchain is installed in this home")

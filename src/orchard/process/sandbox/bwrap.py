@@ -69,14 +69,16 @@ def bwrap_options(
 ) -> tuple[str, ...]:
     """The whole profile, for a program that starts in `folder` with exactly `env`, and its own HOME and TMPDIR."""
     temporary = INSIDE if is_shared(ground) else policy.temporary
+    places = laid_out(policy, ground)
     return (
         *NAMESPACES,
         *_network(policy),
         *RIGHTS,
         *(("--uid", NO_ONE, "--gid", NO_ONE) if ground.root else ()),
         *_system(ground, policy.resources.memory),
-        *_mounts(laid_out(policy, ground), policy.temporary),
+        *_mounts(places, policy.temporary),
         *(part for mount in policy.mounts for part in _at_another_path(mount)),
+        *_closed(places, policy.mounts),
         *_variables({**env, "HOME": str(policy.home), "TMPDIR": str(temporary)}),
         *("--chdir", str(folder)),
         *(("--seccomp", str(seccomp)) if seccomp is not None else ()),
@@ -103,7 +105,8 @@ def _system(ground: Ground, memory: int | None) -> tuple[str, ...]:
 
 EMPTY_BYTES = "4096"
 """Hidden folders, but for those of `scratch`, refuse what is written to them, so that a program which means the user's
-files is told so. A job may open its own empty folder by `chmod`, and finds room for a page in it."""
+files is told so. A job may open its own empty folder by `chmod`, and finds room for a page in it. What has mounts in
+it is read-only in the end: bubblewrap makes the folders between, as the job's own."""
 
 OWN = ("/dev", "/dev/pts", "/dev/shm", "/proc")
 """Places that are the job's own already: a policy that hides the host's must not close these."""
@@ -137,6 +140,15 @@ def _mount(place: Place) -> tuple[str, ...]:
 
 def _at_another_path(mount: Mount) -> tuple[str, ...]:
     return ("--bind" if mount.writable else "--ro-bind", str(mount.source), str(mount.goal))
+
+
+def _closed(places: tuple[Place, ...], mounts: tuple[Mount, ...]) -> tuple[str, ...]:
+    """Hidden folders in which other mounts stand, now that these are there: nothing is written to memory in between."""
+    inner = (*(place.path for place in places), *(os.fspath(mount.goal) for mount in mounts))
+    above = {folder for path in inner for folder in folders_above(path)}
+    empty = (place for place in places if place.access == "hidden" and place.folder and place.path in above)
+    closed = (place.path for place in empty if place.path not in OWN and not is_scratch(place))
+    return tuple(option for path in closed for option in ("--remount-ro", path))
 
 
 def _variables(env: Mapping[str, str]) -> tuple[str, ...]:
