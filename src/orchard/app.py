@@ -50,7 +50,7 @@ class App(Library):
 
         return OPERATIONS[name]
 
-    def others(self) -> Iterator[Library]:
+    def others(self) -> Iterator["App"]:
         from orchard.store.repositories import known_repositories
 
         seen = {self.repo.common_dir}

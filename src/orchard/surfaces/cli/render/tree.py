@@ -6,7 +6,7 @@ The same lines serve `status`, the live tree and `watch`. They are made from the
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -45,6 +45,12 @@ class Row(Struct, frozen=True):
     job: JobView | None = None
     inside: int = 0
     """How many jobs of a group have no line of their own."""
+    path: str = ""
+    """The id of the job, or the whole name of the group."""
+
+
+Fold = Callable[[str, JobStatus], bool]
+"""Whether a group, by its whole name and its status, has one line for all its jobs."""
 
 
 def header(plan: PlanSummary, look: Look) -> Line:
@@ -68,7 +74,12 @@ QUIET = (JobStatus.SUCCEEDED, JobStatus.PENDING, JobStatus.READY, JobStatus.BLOC
 
 def tree(plan: PlanSummary, jobs: Sequence[JobView], look: Look, *, folded: bool = False) -> list[Line]:
     """Jobs below their groups, in the order of the plan; `folded`: groups in which nothing happens have one line."""
-    return _draw(list(_rows(_nested(jobs), plan.groups, 0, folded=folded)), look)
+    return _draw(tree_rows(plan, jobs, lambda _, status: folded and status in QUIET), look)
+
+
+def tree_rows(plan: PlanSummary, jobs: Sequence[JobView], fold: Fold) -> list[Row]:
+    """The places of the tree, from the top to the bottom."""
+    return list(_rows(_nested(jobs), plan.groups, 0, fold=fold))
 
 
 def flat(jobs: Sequence[JobView], look: Look) -> list[Line]:
@@ -78,7 +89,7 @@ def flat(jobs: Sequence[JobView], look: Look) -> list[Line]:
 
 def _job_row(job: JobView, depth: int, label: str) -> Row:
     status = "waiting" if job.waiting else str(job.status)
-    return Row(depth, VALIDATION_LABEL if job.validation else safe(label), status, job)
+    return Row(depth, VALIDATION_LABEL if job.validation else safe(label), status, job, path=job.id)
 
 
 def _nested(jobs: Sequence[JobView]) -> dict[str, object]:
@@ -95,7 +106,7 @@ def _nested(jobs: Sequence[JobView]) -> dict[str, object]:
 
 
 def _rows(
-    level: Mapping[str, object], groups: Mapping[str, JobStatus], depth: int, path: str = "", *, folded: bool
+    level: Mapping[str, object], groups: Mapping[str, JobStatus], depth: int, path: str = "", *, fold: Fold
 ) -> Iterator[Row]:
     for name, inside in level.items():
         if isinstance(inside, JobView):
@@ -103,10 +114,10 @@ def _rows(
         elif isinstance(inside, dict):
             full = f"{path}{name}"
             status = groups.get(full.rstrip("/"), JobStatus.PENDING)
-            is_folded = folded and status in QUIET
-            yield Row(depth, safe(name), status, inside=_jobs_in(inside) if is_folded else 0)
+            is_folded = fold(full.rstrip("/"), status)
+            yield Row(depth, safe(name), status, inside=_jobs_in(inside) if is_folded else 0, path=full.rstrip("/"))
             if not is_folded:
-                yield from _rows(inside, groups, depth + 1, full, folded=folded)
+                yield from _rows(inside, groups, depth + 1, full, fold=fold)
 
 
 def _jobs_in(level: Mapping[str, object]) -> int:
@@ -114,16 +125,21 @@ def _jobs_in(level: Mapping[str, object]) -> int:
 
 
 def _draw(rows: Sequence[Row], look: Look) -> list[Line]:
-    width = min(NAME_COLUMNS, max((2 * row.depth + cells(row.label) for row in rows), default=0))
+    width = name_width(rows)
     lines: list[Line] = []
     for row in rows:
-        lines.append(_row_line(row, width, look))
+        lines.append(row_line(row, width, look))
         if row.job is not None and look.details:
             lines += _detail_lines(row.job, "  " * row.depth + "    ")
     return lines
 
 
-def _row_line(row: Row, width: int, look: Look) -> Line:
+def name_width(rows: Sequence[Row]) -> int:
+    """The columns that the names of these rows take."""
+    return min(NAME_COLUMNS, max((2 * row.depth + cells(row.label) for row in rows), default=0))
+
+
+def row_line(row: Row, width: int, look: Look) -> Line:
     mark, meaning = look.marks.get(row.status, " "), text.MEANING.get(row.status, "")
     name: Piece = (padded("  " * row.depth + row.label, width), "" if row.job else "name")
     line: Line = [(f"{mark} ", meaning), name, ("  ", "")]

@@ -8,6 +8,7 @@ import termios
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -93,12 +94,33 @@ async def follow_events(app: App, run: Run, progress: Progress) -> None:
             progress.take(batch)
 
 
-@verb("watch")
+FULL_SCREEN = "uv tool install 'orchard-agents[watch]'; or: pip install 'orchard-agents[watch]'"
+"""How the extra is installed that the full screen needs."""
+
+
+@verb(
+    "watch",
+    examples="orchard watch\norchard watch login-3f2a\norchard watch --all    # every repository that has plans",
+)
 @plan_argument
-def watch(terminal: Terminal, plan: str | None) -> int:
+@click.option("--all", "everywhere", is_flag=True, help="Show the plans of all your repositories.")
+def watch(terminal: Terminal, plan: str | None, everywhere: bool) -> int:
+    """Shows the plans, the jobs of one of them with their phases, and the log, the diff and the details of a job. Keys
+    cancel, retry, pause, approve and land; '?' lists them, and 'q' leaves while the plans go on. This needs the extra
+    'watch'; without it the jobs of one plan are shown, and 'q' leaves.
+    """
     if not terminal.live or not is_terminal(sys.stdin):
         raise UsageError("A plan can be watched on a terminal only.", "orchard wait; or: orchard status")
+    whole = find_spec("textual") is not None and is_terminal(sys.stderr)  # which it draws on
+    if everywhere and not whole:
+        raise UsageError("'--all' needs the extra 'watch', which is not installed.", FULL_SCREEN)
     app = app_of(terminal)
+    if whole:
+        from orchard.surfaces.cli.watch.watcher import watch_plans  # the only user of textual
+
+        found = None if everywhere and plan is None and not app.reader.plans() else app.find_plan(plan)
+        watch_plans(terminal, app, found, everywhere=everywhere)
+        return 0
     run, gone = app.seen(app.find_plan(plan))
     asyncio.run(_watch(terminal, app, run, alive=not gone))
     return 0
