@@ -33,8 +33,9 @@ class Seen(Struct, frozen=True):
     """Whether time passes for it: something runs."""
     settled: bool
 
-    def job(self, name: str | None) -> JobView | None:
-        return next((job for job in self.jobs if job.id == name), None)
+    def ended_since(self, before: "Seen") -> bool:
+        """Whether it came to an end, perhaps not for the first time."""
+        return self.settled and (not before.settled or before.plan.ended_at != self.plan.ended_at)
 
 
 class Picture:
@@ -47,6 +48,7 @@ class Picture:
         self._seq = 0
         self._views: dict[JobId, JobView] = {}
         self._beside = Beside(app, Run(plan))
+        self._summary: PlanSummary | None = None
 
     def read(self) -> Seen:
         run, gone = self.app.seen(self.plan)
@@ -54,11 +56,13 @@ class Picture:
             self._run, self._seq, self._beside = run, 0, Beside(self.app, run)
         if gone is not self._gone:
             self._gone, self._seq = gone, 0
-        changed = changed_jobs(run, self._seq, interrupted=gone) if self._seq else list(run.plan.jobs)
-        self._views.update({job: job_view(run, job, interrupted=gone) for job in changed})
-        self._seq = run.seq
+        if self._summary is None or run.seq != self._seq or run.ahead:
+            changed = changed_jobs(run, self._seq, interrupted=gone) if self._seq else list(run.plan.jobs)
+            self._views.update({job: job_view(run, job, interrupted=gone) for job in changed})
+            self._summary = plan_summary(run, in_commands, interrupted=gone)
+            self._seq = run.seq
         return Seen(
-            plan=plan_summary(run, in_commands, interrupted=gone),
+            plan=self._summary,
             jobs=self._beside.lively([self._views[job] for job in run.plan.jobs]),
             said=self._beside.said() if run.active and not gone else {},
             left=self._beside.left(time.time()) if run.active and not gone else None,

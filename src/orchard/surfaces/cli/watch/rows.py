@@ -60,6 +60,8 @@ class Rows(ScrollView):
         """Whether the end stays in sight as the text grows, until a person goes elsewhere."""
         self._draw: Drawing = lambda number: []
         self._seen: dict[int, Line] = {}
+        self._fresh: dict[int, Line] = {}
+        """Lines that were drawn to see that they changed, until they are on the screen."""
 
     @property
     def chosen(self) -> str | None:
@@ -69,6 +71,7 @@ class Rows(ScrollView):
         """Show these rows instead; `width`: of the longest, where the text can be moved to the side."""
         before = self.chosen
         self._draw = draw
+        self._fresh.clear()
         if names != self.names:
             place = {name: number for number, name in enumerate(names)}
             self.names = names
@@ -111,7 +114,9 @@ class Rows(ScrollView):
     def _refresh_changed(self) -> None:
         top = self.scroll_offset.y
         for number in range(top, min(top + self.size.height, len(self.names))):
-            if self._seen.get(number) != self._draw(number):
+            line = self._draw(number)
+            if self._seen.get(number) != line:
+                self._fresh[number] = line
                 self.refresh_line(number)
 
     def render_line(self, y: int) -> Strip:
@@ -120,7 +125,7 @@ class Rows(ScrollView):
         base = self.rich_style
         if number >= len(self.names):
             return Strip.blank(width, base)
-        line = self._draw(number)
+        line = self._fresh.pop(number, None) or self._draw(number)
         self._seen[number] = line
         if self.picks and number == self.at:
             base += Style(reverse=True) if self.has_focus else Style(underline=True)

@@ -35,7 +35,7 @@ from orchard.surfaces.next_steps import in_commands
 FOOT_LINES = 3
 KEYS_FOOT: Line = [
     ("? ", "strong"), ("keys  ", "dim"), ("tab ", "strong"), ("next part  ", "dim"),
-    ("l d i ", "strong"), ("log, diff, details  ", "dim"), ("q ", "strong"),
+    ("l d i ", "strong"), ("log, diff, details  ", "dim"),
 ]  # fmt: skip
 
 Chosen = tuple[Place, PlanId]
@@ -96,6 +96,8 @@ class Watcher(TextualApp[None]):
         self._page_state: PageState | None = None
         self._page_news = asyncio.Event()
         self._told: Line | None = None
+        self._ends = 0
+        """How often it was said that a plan is over."""
 
     # ------------------------------------------------------------------------------------------ life
 
@@ -167,7 +169,8 @@ class Watcher(TextualApp[None]):
 
     def _show(self, place: Place, seen: Seen) -> None:
         before, self.seen = self.seen, seen
-        if before is not None and before.plan.id == seen.plan.id and seen.settled and not before.settled:
+        if before is not None and before.plan.id == seen.plan.id and seen.ended_since(before):
+            self._ends += 1
             self.say(f"Plan {safe(seen.plan.id)} is over: it {ENDED.get(str(seen.plan.status), seen.plan.status)}.")
         look = Look(time.time(), self.marks, said=seen.said)
         head = head_lines(seen, look, safe(place.name, 40) if len(self.places) > 1 else "")
@@ -234,7 +237,7 @@ class Watcher(TextualApp[None]):
 
     def _show_foot(self) -> None:
         over = self.seen is not None and self.seen.settled
-        line = self._told or [*KEYS_FOOT, ("leave" if over else "leave, and the plan goes on", "dim")]
+        line = self._told or [*KEYS_FOOT, (text.LEAVE_ENDED if over else text.LEAVE_WATCH, "dim")]
         self._lines("foot", wrapped(line, max(20, self.size.width))[:FOOT_LINES])
 
     # ------------------------------------------------------------------------------------------ page
@@ -359,18 +362,21 @@ class Watcher(TextualApp[None]):
     def action_ask(self, key: str) -> None:
         action = next(one for one in ACTIONS if one.key == key)
         if self.chosen is not None and self.seen is not None:
-            self.run_worker(self._ask(*self.chosen, self.seen, action, self._row), group="asking")
+            self.run_worker(self._ask(*self.chosen, action, self._row), group="asking")
 
-    async def _ask(self, place: Place, plan: PlanId, seen: Seen, action: Action, row: Row | None) -> None:
+    async def _ask(self, place: Place, plan: PlanId, action: Action, row: Row | None) -> None:
         try:
+            seen = await place.served.read(Picture(place.app, plan).read)  # what is on the screen may be older
             wish = action.wish(seen, row)
             operation = await place.served.read(_possible, place.app, plan, wish)
             if wish.question and not await self.push_screen_wait(Question(wish.question, colored=self.colored)):
                 self.say(text.NOTHING_CHANGED)
                 return
             self.say(f"{action.word.capitalize()} ...", "dim")
+            ends = self._ends
             await place.ask(operation, plan, dict(wish.values))
-            self.say(wish.done)
+            if ends == self._ends:  # that the plan is over by now is newer
+                self.say(wish.done)
         except OrchardError as error:
             self.tell(error)
 
