@@ -48,7 +48,7 @@ VERBS: Mapping[str, Verb] = {
     "attempts": Verb("look", "plans.views:attempts", "Show every try at a job, phase by phase."),
     "usage": Verb("look", "plans.views:usage", "Show what the agents of a plan used: tokens, cost and time."),
     "events": Verb("look", "plans.views:events", "Show the journal: everything that happened, in its order."),
-    "watch": Verb("look", "plans.watch:watch", "Watch a plan on the whole screen until you press q."),
+    "watch": Verb("look", "plans.watch:watch", "Watch plans on the whole screen, and steer them by keys."),
     "wait": Verb("look", "plans.watch:wait", "Wait until a plan ends or needs a person."),
     "capacity": Verb(
         "look", "machine.settings:capacity", "Show how many jobs may run at once, and which engines run them."
