@@ -86,6 +86,43 @@ def test_a_file_in_the_way_of_a_protected_name_is_protected_in_its_place(tmp_pat
     assert accesses(wanted)[tmp_path / ".github"] == "protected"
 
 
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [
+        (".vscode", "home/.ssh"),  # hidden by itself
+        (".mcp.json", "home/.ssh/id"),  # in something hidden
+        (".mcp.json", "home/.netrc"),
+        (".github", "home"),  # a folder above the protected name
+        (".mcp.json", "public"),  # read-only already
+    ],
+)
+def test_a_link_at_a_protected_name_brings_in_nothing(tmp_path: Path, name: str, goal: str) -> None:
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    for file in ("home/.ssh/id", "home/.netrc", "home/workflows", "public"):
+        (tmp_path / file).write_text("secret")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / name).symlink_to(tmp_path / goal)
+    protected = tuple(tmp_path / "tree" / one for one in (".vscode", ".mcp.json", ".github/workflows"))
+    (tmp_path / "tree/.vscode").mkdir() if name != ".vscode" else None
+    (tmp_path / "tree/.mcp.json").touch() if name != ".mcp.json" else None
+    (tmp_path / "tree/.github/workflows").mkdir(parents=True) if name != ".github" else None
+    hidden = tuple(tmp_path / one for one in ("home", "home/.ssh", "home/.netrc"))
+
+    found = accesses(policy(tmp_path, writable=(tmp_path / "tree",), hidden=hidden, protected=protected))
+
+    below = {path: access for path, access in found.items() if not path.is_relative_to(tmp_path / "tree")}
+    assert below == {tmp_path / "home": "hidden"}
+
+
+def test_a_link_at_a_protected_name_that_stays_in_its_worktree_protects_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "tree/real").mkdir(parents=True)
+    (tmp_path / "tree/.vscode").symlink_to("real")
+
+    found = accesses(policy(tmp_path, writable=(tmp_path / "tree",), protected=(tmp_path / "tree/.vscode",)))
+
+    assert found == {tmp_path / "tree": "writable", tmp_path / "tree/real": "protected"}
+
+
 def test_a_protected_name_that_is_a_link_is_told_as_a_gap(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / ".claude").symlink_to("shared")

@@ -10,7 +10,8 @@ A wall is made of mounts, and a mount covers a file or folder, never a name. Fou
   nothing; `remove_placeholders` takes it away. A mount ends when the host removes what is below it, so the second is
   called when the last program behind the wall is gone, not after each. Until then no program of the host's may
   replace a protected file, either.
-- A name that is a link cannot be covered. What it leads to is protected, the name is a gap, and is told.
+- A name that is a link cannot be covered. What it leads to is protected where the job may write to it, and else left
+  as it is: a link to a secret must not bring it in. The name is a gap, and is told.
 
 All of it is done at each start of a program, so paths are plain text here: comparing hundreds of `Path`s takes longer
 than asking the disk about them.
@@ -152,9 +153,15 @@ def _real_places(policy: Policy, secrets: Iterable[str]) -> tuple[dict[str, Acce
     for path in sorted(map(os.fspath, policy.protected), key=_depth):
         gaps += _links_on_the_way(path, writable, reals)
         standing = _standing_for(path, _here(path, reals), table)
-        if standing is not None and table.get(standing) != "socket":
+        if standing is not None and _open_to_writing(standing, table):
             table[standing] = "protected"
     return table, links, gaps
+
+
+def _open_to_writing(path: str, table: Mapping[str, Access]) -> bool:
+    """Whether the job could write there at all. A name may lead out of its worktree, by a link that a repository or a
+    job has put there: to mount what is hidden or read-only already could only show more of it."""
+    return (table[path] if path in table else _around(path, table)[1]) == "writable"
 
 
 def _standing_for(path: str, here: str, table: Mapping[str, Access]) -> str | None:
