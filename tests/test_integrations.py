@@ -111,9 +111,11 @@ def test_the_page_uses_them_as_they_are(name: str) -> None:
     page = (ROOT / "docs" / "ci.md").read_text("utf-8")
     used = f"OWNER/orchard/{Path(name).parent if name == ACTION else name}@v{__version__}"
 
-    (words,) = re.findall(rf"uses: {re.escape(used)}\n +with: {{(.*)}}", page)
+    found = re.findall(rf"uses: {re.escape(used)}\n +with: {{(.*)}}", page)
 
-    assert {word.partition(":")[0].strip() for word in words.split(",")} <= set(inputs(name))
+    assert found
+    for words in found:
+        assert {word.partition(":")[0].strip() for word in words.split(",")} <= set(inputs(name))
 
 
 def script(name: str, desk: Desk, **env: str) -> "subprocess.CompletedProcess[str]":

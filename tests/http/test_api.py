@@ -144,6 +144,13 @@ def test_every_operation_of_the_table_does_what_it_says(
     assert api.post(f"/plans/{built}/undo")["branch"] == "work"
     assert "x.txt" not in repo.files("work")
 
+    # A conflict that a person resolves by hand, and a pull request where there is no remote.
+    torn = api.submit([{"id": name, "work": f"echo {name} > same.txt"} for name in ("l", "r")], resolver="fail")
+    found = next(one["id"] for one in api.until(torn, "failed")["jobs"] if one["status"] == "failed")
+    assert api.post(f"{job_path(torn, found)}/resolve", {"step": "open"})["files"][0]["path"] == "same.txt"
+    api.post(f"{job_path(torn, found)}/resolve", {"step": "abort"})
+    assert "was undone" in str(api.post(f"/plans/{built}/pull-request", {}, 422))
+
     # A job that waits for a person, one that is failed by one, and what is left afterwards.
     rejected = api.submit([{**WRITE_A, "approve": True}])
     api.until(rejected, "waiting")
@@ -200,6 +207,7 @@ def test_every_operation_of_the_table_does_what_it_says(
     list(api.stream("/events", since=0, idle=0))
     list(api.stream(f"/plans/{talk}/changes", idle=0))
     elsewhere = {"allowCall", "denyCall", "getSubtask"}  # see test_api_permissions.py, and test_subtask_life.py
+    elsewhere.add("proposePlan")  # which needs a forge: tests/forge
     assert api.asked | elsewhere == {one.name for one in ROUTES}
 
 

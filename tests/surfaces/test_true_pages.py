@@ -181,12 +181,13 @@ def test_a_run_says_what_it_leaves_out_whose_name_it_commits_under_and_which_hoo
     desk.repo("config", "core.hooksPath", "hooks")
     tracked = next(path for path in desk.repo.path.iterdir() if path.is_file())
     tracked.write_text("edited\n")
+    (desk.repo.path / "new.txt").write_text("forgotten\n")
     plan = desk.plan("name: x\njobs: [{id: a, work: 'echo a > a'}]\n")
 
     done = desk("run", plan, cwd=None, stdin=b"", PATH=BARE)
     quiet = desk("run", "--quiet", plan, cwd=None, stdin=b"", PATH=BARE)
 
-    assert "1 uncommitted file is not part of this run." in done.err
+    assert "1 uncommitted file and 2 untracked are not part of this run." in done.err, "the folder of hooks, too"
     assert "Commits carry the name Ada Tester <ada@example.com>. Git hooks do not run (pre-commit)." in done.err
     assert "uncommitted" not in quiet.err and "Commits" not in quiet.err
 

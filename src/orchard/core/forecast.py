@@ -9,6 +9,10 @@ from orchard.core.run import Run
 from orchard.model.plan import JobId
 from orchard.model.statuses import JobStatus
 
+ENOUGH = 3
+"""Jobs that must have ended before they tell of the others."""
+LATE = 0.25
+"""The share of the time that it took so far by which a late job goes on."""
 _TO_COME = (JobStatus.PENDING, JobStatus.READY)
 
 
@@ -25,7 +29,7 @@ def seconds_taken(run: Run) -> dict[JobId, float]:
 def seconds_left(run: Run, before: Mapping[JobId, float], now: float) -> float | None:
     """What is left, by what each job took `before`, else by what this plan's jobs take; None: nothing is known yet."""
     taken = seconds_taken(run)
-    usual = sum(taken.values()) / len(taken) if taken else None
+    usual = sum(taken.values()) / len(taken) if len(taken) >= ENOUGH else None
     expected = {job: before.get(job, usual) for job in run.plan.jobs}
     working = [job for job, record in run.records.items() if record.status in (JobStatus.RUNNING, JobStatus.SCHEDULED)]
     to_come = [job for job in run.plan.in_order if run.records[job].status in _TO_COME]
@@ -56,5 +60,7 @@ def seconds_left(run: Run, before: Mapping[JobId, float], now: float) -> float |
 
 
 def _left(run: Run, job: JobId, expected: float, now: float) -> float:
+    """One that takes longer than it did goes on for a while: nobody knows for how long."""
     attempts = run.records[job].attempts
-    return max(0.0, expected - (now - attempts[-1].started)) if attempts else expected
+    worked = now - attempts[-1].started if attempts else 0.0
+    return expected - worked if worked < expected else worked * LATE

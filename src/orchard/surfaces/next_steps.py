@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Iterator
 
 from orchard.errors import Hint, Next, OrchardError, parts_of
-from orchard.model.plan import VALIDATION
 from orchard.surfaces.mcp.selection import TOOL_NAMES
 
 # What stands in brackets is left out where the step does not say it; the last word of it names what is put in.
@@ -72,9 +71,15 @@ def command_line(step: Next) -> str:
     return step.operation if form is None else " ".join(["orchard", *_words(form, step)])
 
 
+def _is_validation(job: str | None) -> bool:
+    from orchard.model.plan import VALIDATION  # a list of plans does without
+
+    return job == VALIDATION
+
+
 def _words(form: str, step: Next) -> Iterator[str]:
     given = {"plan": step.plan, "job": step.job, "worker": f"{step.plan}:{step.job}", **step.args}
-    if step.operation == "resolve_conflict" and step.job == VALIDATION:
+    if step.operation == "resolve_conflict" and _is_validation(step.job):
         given["job"] = None  # no other job has failed then, and the user has not heard of this one
     plain, *said = form.replace("]", "").split(" [")
     yield plain

@@ -19,9 +19,12 @@ def premises(app: App, plan: Plan) -> list[Line]:
     """What is left out of the run, under whose name it commits, what does not run, and which agent may step in."""
     config = app.settings.config
     found: list[Line] = []
-    if plan.base is None and (count := uncommitted(app)):
-        are = "is" if count == 1 else "are"
-        found.append(text.warning(f"{text.many(count, 'uncommitted file')} {are} not part of this run."))
+    changed, new = uncommitted(app) if plan.base is None else (0, 0)
+    if changed or new:
+        named = [text.many(changed, "uncommitted file")] if changed else []
+        named += [f"{new:,} untracked" if changed else text.many(new, "untracked file")] if new else []
+        are = "is" if changed + new == 1 else "are"
+        found.append(text.warning(f"{' and '.join(named)} {are} not part of this run."))
     name, email = app.repo.identity()
     said = [f"Commits carry the name {safe(name)} <{safe(email)}>."]
     if hooks := hook_names(app.repo):
@@ -45,15 +48,18 @@ def helper_of(plan: Plan, config: Config) -> str | None:
     return agents.default() if named is None else named if agents.missing(named) is None else None
 
 
-def uncommitted(app: App) -> int:
-    """How many files of the user's checkout differ from its commit: a run does not see them."""
+def uncommitted(app: App) -> tuple[int, int]:
+    """How many files of the user's checkout differ from its commit, and how many are new (a new folder counts once): a
+    run does not see them."""
     repo = app.repo
     if repo.top is None:
-        return 0
+        return 0, 0
     git = Git(repo.common_dir, repo.git_dir, cwd=repo.top, work_tree=repo.top)
     with suppress(GitError):
-        return len(git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no").fields)
-    return 0
+        rows = git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal").fields
+        new = sum(row.startswith(b"??") for row in rows)
+        return len(rows) - new, new
+    return 0, 0
 
 
 def _reasons(plan: Plan, config: Config) -> list[str]:

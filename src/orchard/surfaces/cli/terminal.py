@@ -73,7 +73,9 @@ class Terminal(Struct):
     def page_lines(self, lines: Sequence[Line], *, diff: bool = False) -> None:
         """Print lines of a long answer, in the pager where they do not fit."""
         draw = colored if self.colors(sys.stdout) else plain
-        self.page("".join(draw(line) + "\n" for line in lines), diff=diff)
+        width = os.get_terminal_size(sys.stdout.fileno()).columns if self.live and not diff else 0
+        rows = [row for line in lines for row in wrapped(line, width)] if width else lines
+        self.page("".join(draw(row) + "\n" for row in rows), diff=diff)
 
     def page(self, shown: str, *, diff: bool = False) -> None:
         """Print a long answer where a person can read it: in the pager of the user's, unless it fits on the screen."""

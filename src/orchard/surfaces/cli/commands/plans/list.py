@@ -54,7 +54,7 @@ def list_plans(terminal: Terminal, deleted: bool, status: str | None, limit: int
 
 
 HEADS = ("PLAN", "STATUS", "CREATED", "NAME", "TARGET", "JOBS")
-MAY_SHRINK = ((3, 12), (4, 12), (0, 16), (5, 8), (3, 8), (4, 6), (0, 12), (5, 6))
+MAY_SHRINK = ((3, 12), (4, 12), (5, 8), (3, 6), (4, 6), (5, 6), (0, 12))
 """Columns that are cut where the screen is narrow, the first first, and how much of each is left at least."""
 
 
