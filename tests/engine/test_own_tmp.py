@@ -99,3 +99,15 @@ async def test_a_complaint_about_the_own_folder_opens_nothing(orchard: Orchard, 
     status = await orchard.run(plan("$TMPDIR", "mkdir $TMPDIR/own; echo $TMPDIR/own Permission denied; exit 1"))
 
     assert job(status, "a")["status"] == "failed" and "sandbox." not in str(job(status, "a")["hint"])
+
+
+NESTS = "import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(3000)]"
+
+
+async def test_folders_nested_deeper_than_the_stack_end_no_engine_and_go_with_the_job(
+    orchard: Orchard, level: str
+) -> None:
+    status = await orchard.run(plan("$TMPDIR", f'cd $TMPDIR && python3 -c "{NESTS}"'))
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert not list((orchard.repo.path / ".git/orchard/jobs").iterdir())

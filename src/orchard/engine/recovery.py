@@ -7,7 +7,6 @@ to repeat, so the attempt goes on there. A program of the plan's is not: it is r
 interrupted, and what it left is kept, unless the job says `retry_on_interrupt`.
 """
 
-import shutil
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from orchard.engine.turns.subtask import end_abandoned, settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
 from orchard.errors import Next, OrchardError, plain_hint
+from orchard.git.folders import remove_tree
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.leftovers import end_leftovers
 from orchard.git.refs import wip_ref
@@ -214,7 +214,7 @@ def _remove_old_scratch(folder: Path) -> None:
             if place.lstat().st_mtime >= oldest:
                 continue
             if place.is_dir() and not place.is_symlink():
-                shutil.rmtree(place)
+                remove_tree(place)
             else:
                 place.unlink()
 

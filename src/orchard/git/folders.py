@@ -123,6 +123,28 @@ def delete_children(folder: Path) -> list[str]:
     return errors
 
 
+def remove_tree(folder: Path) -> list[str]:
+    """Remove a folder with everything in it, however deep; what could not be removed is said, not raised.
+
+    `shutil.rmtree` calls itself for each level: a job that nests a thousand folders would end the engine with it.
+    """
+    found = lstat(folder)
+    if found is None:
+        return []
+    try:
+        if not stat.S_ISDIR(found.st_mode):
+            folder.unlink(missing_ok=True)
+            return []
+        with suppress(OSError):
+            folder.chmod(0o700)
+        failed = delete_children(folder)
+        if not failed:
+            folder.rmdir()
+    except (OSError, RuntimeError) as error:  # no thread can be started, either
+        failed = [f"{folder}: {error}"]
+    return failed
+
+
 def remove_file(top: Path, name: bytes) -> None:
     """Remove a file below `top`, and the folders that hold nothing without it; a link on the way is not followed."""
     *folders, last = name.split(b"/")
@@ -217,6 +239,8 @@ def _delete(parent: int, child: tuple[str, bool], top: tuple[int, int], depth: i
         elif os.stat(name, dir_fd=parent, follow_symlinks=False).st_dev != top[1]:
             errors.append(f"{name}: it is on another file system")
         elif depth > DEPTH:
+            with suppress(OSError):  # who moves a folder to another one writes to it
+                os.chmod(name, 0o700, dir_fd=parent)
             os.rename(name, f"deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top[0])
         else:
             _delete_folder(parent, name, top, depth, errors)

@@ -5,12 +5,13 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
 from orchard.agents.definitions.skills import Skill
+from orchard.git.folders import remove_tree
 from orchard.model.limits import Limits
 from orchard.model.permissions import Kind, Tools, kind_of
 from orchard.process.background import to_its_end
@@ -145,8 +146,11 @@ def plain_text(said: str | bytes) -> str:
 
 @contextmanager
 def scratch_file(context: ToolContext) -> Iterator[Path]:
-    with TemporaryDirectory(prefix="tool-", dir=context.scratch, ignore_cleanup_errors=True) as folder:
-        yield Path(folder) / "output"
+    folder = Path(mkdtemp(prefix="tool-", dir=context.scratch))
+    try:
+        yield folder / "output"
+    finally:
+        remove_tree(folder)
 
 
 def head_and_tail(path: Path, most: int) -> bytes:

@@ -10,7 +10,6 @@ makes (`git.objects.quarantine`).
 import hashlib
 import os
 import pwd
-import shutil
 import stat
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from orchard.engine.machine.git_settings import GitSettings, git_settings
 from orchard.engine.machine.manifests import manifests_above
 from orchard.engine.machine.own_home import Links, Opened, furnish, links_to
 from orchard.engine.world import World
+from orchard.git.folders import remove_tree
 from orchard.git.objects import large, quarantine
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.setup import folder_to_link
@@ -128,7 +128,7 @@ class Folders(Struct, frozen=True):
     def remove(self) -> None:
         if self._has_short():
             self.short.unlink(missing_ok=True)
-        shutil.rmtree(self.top, ignore_errors=True)
+        remove_tree(self.top)
 
 
 _SHORT, _LINK = 40, "orchard-tmp-"

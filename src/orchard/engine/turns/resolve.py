@@ -6,7 +6,6 @@ again. What was decided comes from the memory then, and if others were merged me
 Conflicts that were resolved by taking a side, or as they were before, are recorded for the job that they concern.
 """
 
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,6 +31,7 @@ from orchard.engine.turns.work import given_to, helper_of, intent_of, summary_of
 from orchard.engine.workspace import Workspace
 from orchard.engine.world import World
 from orchard.errors import OrchardError
+from orchard.git.folders import remove_tree
 from orchard.git.history import merge_bases, show_path
 from orchard.git.merge.conflicts import BadResolution, Merge, Resolution, extract, take_back
 from orchard.git.merge.integration import LeafMerge
@@ -174,7 +174,7 @@ async def _ask_resolver(context: Context, merge: Merge) -> str | Held | None:
     except BadResolution as bad:
         return bad.message
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 class Place(Struct, frozen=True):
@@ -187,7 +187,7 @@ class Place(Struct, frozen=True):
 async def _ask(context: Context, chosen: Choice, merge: Merge, place: Place) -> str | Held | None:
     world, agent, problem = context.world, chosen.agent, ""
     for number in range(1, TRIES + 1):
-        shutil.rmtree(place.files, ignore_errors=True)
+        remove_tree(place.files)
         await world.in_thread(extract, world.integration.objects, merge, place.files)
         page = await world.in_thread(_page, context, merge, place, problem)
         told = resolve_instructions(replace(page, role=chosen.role))

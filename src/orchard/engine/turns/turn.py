@@ -8,7 +8,6 @@ visibly; a session that the agent lost is told, and the turn begins anew with al
 import asyncio
 import os
 import random
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -29,6 +28,7 @@ from orchard.engine.turns.scope import at_desk, scope_of, with_server
 from orchard.engine.turns.updates import joined
 from orchard.engine.turns.wall import Seat, enclosed
 from orchard.errors import Next
+from orchard.git.folders import remove_tree
 from orchard.model.events import plans as events
 from orchard.model.limits import Limits
 from orchard.model.permissions import Source, all_of, narrowed
@@ -370,13 +370,13 @@ def scratch_prefix(state: Path) -> str:
 def remove_scratch(state: Path) -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{scratch_prefix(state)}*"):
         if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
 
 
 def remove_private(state: Path, plan: PlanId) -> None:
     folder = state / "agents" / plan
     if folder.is_dir() and not folder.is_symlink():
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
 
 
 @contextmanager
@@ -385,6 +385,6 @@ def _scratch(context: Context) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         with suppress(OSError):  # behind a wall it was mounted in the job's own /tmp, on an empty folder
             (context.workspace.enclosure.folders.temporary / folder.name).rmdir()

@@ -36,6 +36,7 @@ from orchard.git.folders import (
     mounts_below,
     remove_file,
     remove_special,
+    remove_tree,
     write_atomically,
 )
 from orchard.git.landing.index import BadIndex, changed_index
@@ -406,8 +407,8 @@ class Worktrees(Struct):
         with self.lock(), suppress(FileNotFoundError):
             if self._owns(admin, worktree.path):
                 admin.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
-        shutil.rmtree(self._sparse_notes(worktree), ignore_errors=True)
+        remove_tree(aside)
+        remove_tree(self._sparse_notes(worktree))
 
     def _owns(self, admin: Path, path: Path) -> bool:
         """Whether git's notes are on a worktree of ours: by their reason, or by the folder they point to."""
@@ -425,7 +426,8 @@ class Worktrees(Struct):
             if entry.name in AT_REST and (entry.name != "index" or keep_index):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
+                if failed := remove_tree(Path(entry.path)):
+                    raise OSError(errno.EBUSY, failed[0], entry.path)
             else:
                 # A user's `reflog expire --all` takes a lock here, too, and lets it go by itself.
                 Path(entry.path).unlink(missing_ok=True)
@@ -435,7 +437,7 @@ class Worktrees(Struct):
 
     def _forget_log(self, worktree: Worktree) -> None:
         """Every commit that HEAD's log names is held by a ref of ours; the next job begins with an empty one."""
-        shutil.rmtree(self._admin(worktree) / "logs", ignore_errors=True)
+        remove_tree(self._admin(worktree) / "logs")
 
     def _note_sparse(self, worktree: Worktree) -> None:
         """Remember the settings that git copied from a sparse main worktree, to put them back on a reset."""
