@@ -115,6 +115,7 @@ async def test_where_it_cannot_be_opened_the_plan_waits_and_can_be_asked_again(
     assert waits["plan"]["hint"] == f"orchard pr {waits['plan']['id']}"
     assert waits["plan"]["waiting"][0]["kind"] == "pr"
     assert not forge.requests
+    assert forge.tip(f"orchard/{waits['plan']['id']}") is None, "it was known before the push that this cannot work"
     with pytest.raises(UsageError, match="lands by a pull request"):
         await orchard.ask("land_plan")
 
@@ -127,6 +128,38 @@ async def test_where_it_cannot_be_opened_the_plan_waits_and_can_be_asked_again(
     done = await orchard.ask("propose_plan")
 
     assert done["plan"]["status"] == "succeeded" and list(forge.requests) == [1]
+
+
+@pytest.mark.parametrize("title", ["gh", "token"])
+async def test_who_would_open_the_request_is_looked_for_before_jobs_run_and_before_a_push(
+    orchard: Orchard, forge: Forge, monkeypatch: pytest.MonkeyPatch, title: str
+) -> None:
+    monkeypatch.delenv("GH_TOKEN")
+    bin_folder = without_tools(forge.folder.parent / "bin")
+    if title == "gh":  # it is there, and nobody has logged in with it
+        (bin_folder / "gh").write_text("#!/bin/sh\necho 'please run: gh auth login' >&2\nexit 4\n")
+        (bin_folder / "gh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(bin_folder))
+
+    async with orchard.app.session(work=False) as session:
+        told = await session.request("create_plan", plan=orchard.app.parse_plan(None, plan().encode()))
+    waits = (await orchard.run(plan()))["plan"]
+
+    (note,) = [one for one in told["notes"] if one.startswith("As things are, no pull request can be opened")]
+    assert "gh auth login" in note
+    assert waits["error"].startswith("No pull request was opened. ") and "gh auth login" in waits["error"]
+    assert forge.tip(f"orchard/{waits['id']}") is None and not orchard.events(PullRequestIntended)
+
+
+async def test_a_request_that_fails_after_the_push_says_which_branch_is_where(orchard: Orchard, forge: Forge) -> None:
+    forge.answers += [(200, b"[]"), (200, b"[]"), (500, b"{}")]
+
+    waits = (await orchard.run(plan()))["plan"]
+
+    branch = f"orchard/{waits['id']}"
+    assert forge.tip(branch) is not None
+    assert f"pushed to the branch '{branch}' of the remote 'origin', but no pull request was opened" in waits["error"]
+    assert "answered 500" in waits["error"]
 
 
 async def test_a_plan_that_waits_to_land_can_be_proposed_instead(orchard: Orchard, forge: Forge) -> None:
@@ -199,11 +232,11 @@ async def test_a_plan_without_a_branch_to_propose_for_is_refused_at_once(
 
 
 async def test_a_target_that_moved_is_merged_and_our_branch_is_replaced(orchard: Orchard, forge: Forge) -> None:
-    forge.answers.append((500, b"{}"))
+    forge.answers += [(200, b"[]"), (200, b"[]"), (500, b"{}")]
     waits = (await orchard.run(plan()))["plan"]
     branch = f"orchard/{waits['id']}"
     first = forge.tip(branch)
-    assert first is not None, "it was pushed before the forge was asked"
+    assert first is not None, "it was pushed before the request was opened"
     orchard.repo.commit({"other.txt": "mine"})
     orchard.repo("push", "-q", "origin", "main")
 

@@ -158,6 +158,9 @@ def test_the_real_gh_asks_with_its_own_login(
     asked = wanted(forge)
     channel = channel_to(asked.project.server, env)
     assert channel.tool and not channel.token
+    channel.check_login()
+    assert [one.path for one in forge.asked] == ["/api/v3/user"]
+    forge.asked.clear()
 
     first = open_or_update(channel, asked)
     again = open_or_update(channel, replace(asked, body="Again."))
@@ -168,12 +171,15 @@ def test_the_real_gh_asks_with_its_own_login(
     assert all(one.path.startswith("/api/v3/repos/acme/demo/pulls") for one in forge.asked)
 
     (login / "hosts.yml").write_text(f'"{forge.host}":\n    user: me\n    oauth_token: wrong\n')
-    with pytest.raises(OrchardError, match="does not accept the login of 'gh': Bad credentials"):
-        open_or_update(channel, asked)
+    for ask_wrongly in (lambda: open_or_update(channel, asked), channel.check_login):
+        with pytest.raises(OrchardError, match="does not accept the login of 'gh': Bad credentials"):
+            ask_wrongly()
     (login / "hosts.yml").unlink()
     with pytest.raises(OrchardError, match=r"'gh' could not ask|login of 'gh'") as refused:
         open_or_update(channel, asked)
     assert f"gh auth login --hostname {forge.host}" in str(refused.value.hint)
+    with pytest.raises(OrchardError, match=r"'gh' could not ask|login of 'gh'"):
+        channel.check_login()
 
 
 def test_glab_is_asked_for_gitlab_with_no_secret_in_its_arguments(pushed: Forge, tmp_path: Path) -> None:

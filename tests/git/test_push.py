@@ -96,7 +96,7 @@ def test_a_remote_that_changed_since_the_repository_was_opened_is_not_pushed_to(
 
     done, said = push(repository, "main", None)
 
-    assert not done and "nothing was pushed" in said and "git push origin main" in said
+    assert not done and "nothing is pushed" in said and "git push origin main" in said
     assert not Path(places["canary"]).exists()
     assert [Repo(Path(places[name])).refs("refs/heads") for name in ("origin", "elsewhere")] == [{}, {}]
     assert push(find_repository(repo.path), "main", None)[0] or "vcs" in key or "receivepack" in key

@@ -2,7 +2,8 @@
 
     look → intent row → push (compare-and-swap on the remote) → open or update the request → done row
 
-All that can be known beforehand is looked at first: the remote, the forge that its address names, and a way to ask it.
+All that can be known beforehand is looked at first: the remote, the forge that its address names, a way to ask it, and
+whether it answers whoever asks that way. What goes wrong after the push says which branch is where.
 Each step may be done again. A push of what is there already does nothing, and a forge has one open request of a branch
 at most, so whatever dies whenever, doing everything once more comes to the same end. Whatever goes wrong is told in one
 sentence; the result is under our own refs all the while.
@@ -23,9 +24,9 @@ from orchard.engine.engine import Engine
 from orchard.engine.programs import redacted
 from orchard.errors import NeedsPerson, Next, OrchardError, UsageError
 from orchard.forge.channel import Channel, channel_to
-from orchard.forge.requests import Wanted, open_or_update
+from orchard.forge.requests import Opened, Wanted, check_access, open_or_update
 from orchard.forge.servers import Project, UnknownForge, known_servers, project_at
-from orchard.git.remote_branches import push_commit, push_remote, remote_named
+from orchard.git.remote_branches import push_commit, push_remote, refuse_changed, remote_named
 from orchard.git.repository import Repository
 from orchard.model.events import plans as events
 from orchard.model.statuses import JobStatus, PlanStatus
@@ -53,6 +54,10 @@ class Way(Struct, frozen=True):
     project: Project
     source: Project
     channel: Channel
+
+
+class OnlyPushed(OrchardError):
+    """The branch is on the remote, and its request is not there, or not renewed."""
 
 
 def wanted(run: Run) -> bool:
@@ -108,23 +113,24 @@ async def propose(
     except UsageError as error:
         return error
     except OrchardError as error:
-        said = redacted(without_credentials(error.message), engine.world.hidden_in, run)
-        return NeedsPerson(f"No pull request was opened. {said}", hint=error.hint)
+        opened = error.message if isinstance(error, OnlyPushed) else f"No pull request was opened. {error.message}"
+        return NeedsPerson(redacted(without_credentials(opened), engine.world.hidden_in, run), hint=error.hint)
 
 
 async def _propose(engine: Engine, run: Run, proposal: Proposal) -> events.PullRequestOpened:
     world = engine.world
-    way = await world.in_thread(find_way, world.repo, world.config.forge, world.environment, proposal)
+    way = await world.in_thread(open_way, world.repo, world.config.forge, world.environment, proposal)
     body = redacted(_body(engine, run, proposal), world.hidden_in, run)
     title = one_line(redacted(run.plan.name, world.hidden_in, run))
+    asked = Wanted(way.project, way.source, proposal.branch, proposal.target, title, body, proposal.draft)
+    await world.in_thread(check_access, way.channel, asked)
     engine.record(run.id, events.PullRequestIntended(way.remote, proposal.branch, proposal.commit))
     await engine.durable()
     failpoint("pull-request.before-push")
     ours = tuple(run.pull_commits)
     await world.in_thread(push_commit, world.repo, way.remote, proposal.commit, proposal.branch, ours)
     failpoint("pull-request.after-push")
-    asked = Wanted(way.project, way.source, proposal.branch, proposal.target, title, body, proposal.draft)
-    opened = await world.in_thread(open_or_update, way.channel, asked)
+    opened = await world.in_thread(_open_pushed, way, asked)
     failpoint("pull-request.after-open")
     made = events.PullRequestOpened(
         opened.url, opened.number, proposal.branch, proposal.target, proposal.commit, opened.created
@@ -132,6 +138,26 @@ async def _propose(engine: Engine, run: Run, proposal: Proposal) -> events.PullR
     engine.record(run.id, made)
     await engine.durable()
     return made
+
+
+def _open_pushed(way: Way, asked: Wanted) -> Opened:
+    """The request of a branch that is on the remote by now: whoever reads that it failed has to know of the branch."""
+    try:
+        return open_or_update(way.channel, asked)
+    except OrchardError as error:
+        where = f"branch '{one_line(asked.branch)}' of the remote '{one_line(way.remote)}'"
+        raise OnlyPushed(
+            f"The result is pushed to the {where}, but no pull request was opened or updated. {error.message}",
+            hint=error.hint,
+        ) from None
+
+
+def open_way(repo: Repository, settings: Forge, env: Mapping[str, str], proposal: Proposal) -> Way:
+    """The way, where it is open: nobody has bent it meanwhile, and the forge knows who asks. It blocks."""
+    way = find_way(repo, settings, env, proposal)
+    refuse_changed(repo)
+    way.channel.check_login()
+    return way
 
 
 def find_way(repo: Repository, settings: Forge, env: Mapping[str, str], proposal: Proposal) -> Way:

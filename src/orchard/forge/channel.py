@@ -17,6 +17,8 @@ from orchard.process.errand import ask_errand
 from orchard.text import one_line, without_credentials
 
 SECONDS = 30.0
+LOGIN_SECONDS = 10.0
+"""How long a tool may take to say that it knows the user."""
 MOST_BYTES = 8 * 1024 * 1024
 QUIET = {"GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1", "GH_NO_UPDATE_NOTIFIER": "1", "GH_PAGER": ""}
 
@@ -54,6 +56,14 @@ class Channel(Struct, frozen=True):
             return answer.document
         raise self._problem(answer)
 
+    def check_login(self) -> None:
+        """ForgeProblem where a tool is there that nobody has logged in with; of a token nothing is asked. It blocks."""
+        if not self.tool:
+            return
+        answer = self._by_tool("GET", "user", b"", LOGIN_SECONDS)
+        if answer.status == 401:
+            raise self._problem(answer)
+
     def _by_token(self, method: str, path: str, content: bytes) -> Answer:
         headers = {
             "Accept": self.server.kind.accepts,
@@ -75,12 +85,12 @@ class Channel(Struct, frozen=True):
                 hint="Try again when it can be reached.",
             ) from None
 
-    def _by_tool(self, method: str, path: str, content: bytes) -> Answer:
+    def _by_tool(self, method: str, path: str, content: bytes, seconds: float = SECONDS) -> Answer:
         kind = self.server.kind
         given = ("--input", "-", "-H", "Content-Type: application/json") if content else ()
         argv = (self.tool, "api", "--include", "--method", method, "-H", f"Accept: {kind.accepts}", *given, path)
         env = {**self.env, **QUIET, kind.tool_host: self.server.host}
-        done = ask_errand(argv, content, env, SECONDS, MOST_BYTES)
+        done = ask_errand(argv, content, env, seconds, MOST_BYTES)
         head, _, body = done.output.replace(b"\r\n", b"\n").partition(b"\n\n")
         status = re.match(rb"HTTP/[\d.]+ (\d{3})", head)
         if status is None:

@@ -56,6 +56,11 @@ def open_or_update(channel: Channel, wanted: Wanted) -> Opened:
     return Opened(number, wanted.project.page(number), created=True)
 
 
+def check_access(channel: Channel, wanted: Wanted) -> None:
+    """ForgeProblem where the forge would not even show the requests of this branch; nothing is changed. It blocks."""
+    _found(channel, wanted, _path(wanted))
+
+
 def _path(wanted: Wanted) -> str:
     kind = wanted.project.server.kind
     if kind.quoted and wanted.project != wanted.source:

@@ -51,7 +51,13 @@ def changed_meanwhile(repo: Repository) -> str | None:
     changed = repo.changed_remotes()
     if not changed:
         return None
-    return f"{', '.join(changed[:3])} changed while Orchard was at work, perhaps by a job, so nothing was pushed."
+    return f"{', '.join(changed[:3])} changed while Orchard was at work, perhaps by a job, so nothing is pushed."
+
+
+def refuse_changed(repo: Repository) -> None:
+    """NeedsPerson where settings of remotes are not as they were: whom they name now gets neither code nor token."""
+    if said := changed_meanwhile(repo):
+        raise NeedsPerson(said, hint="Look at 'git config --list --show-origin'.")
 
 
 class Remote(Struct, frozen=True):
@@ -79,8 +85,7 @@ def push_commit(repo: Repository, remote: str, commit: str, branch: str, ours: C
 
     A branch that holds something else is replaced only where the commit builds on that.
     """
-    if said := changed_meanwhile(repo):
-        raise NeedsPerson(said, hint="Look at 'git config --list --show-origin'.")
+    refuse_changed(repo)
     ref = f"refs/heads/{branch}"
     tip = _tip(repo, remote, ref)
     if tip == commit:

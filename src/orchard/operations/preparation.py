@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from orchard.agents.definitions.ignored import ignored_notes
 from orchard.core.run import Run
 from orchard.engine.plans.refs import check_start, target_of
-from orchard.engine.pull_requests import Proposal, find_way
+from orchard.engine.pull_requests import Proposal, open_way
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, Next, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
@@ -69,7 +69,7 @@ def _unproposable(world: World, plan: Plan) -> list[str]:
     except OrchardError:
         return []  # what it starts from is still to come
     try:
-        find_way(world.repo, world.config.forge, world.environment, Proposal("", "", start.target_branch))
+        open_way(world.repo, world.config.forge, world.environment, Proposal("", "", start.target_branch))
     except OrchardError as error:
         hint = f" {world.say(error.hint)}" if error.hint is not None else ""
         return [f"As things are, no pull request can be opened when this plan is done. {error.message}{hint}"]
