@@ -29,7 +29,7 @@ from orchard.operations.library import Library
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.event_lines import event_lines
 from orchard.surfaces.cli.render.last_lines import LastLines
-from orchard.surfaces.cli.render.lines import RICH, Line, colored, plain
+from orchard.surfaces.cli.render.lines import RICH, Line, cells, colored, plain
 from orchard.surfaces.cli.render.tree import Look, bar, counts_line, end_lines, flat, header, tree
 from orchard.surfaces.cli.terminal import Terminal, drop, is_terminal, json_text, speaks_utf8
 from orchard.surfaces.next_steps import in_commands
@@ -210,6 +210,8 @@ class LiveTree:
         self.marks = text.MARKS if speaks_utf8(sys.stdout) else text.ASCII_MARKS
         self._changed = asyncio.Event()
         self._keys = ExitStack()
+        self._drawn: tuple[int, list[int]] = (0, [])
+        """How wide the screen was when the picture was last drawn, and how long its lines were."""
 
     def __enter__(self) -> "LiveTree":
         self._keys.enter_context(_without_echo())
@@ -256,7 +258,17 @@ class LiveTree:
         if self.footer:
             lines.append(self.footer)
         with _unseen():
+            self._take_back_what_was_folded()
+            self._drawn = self.console.size.width, [min(cells(plain(line)), self.console.size.width) for line in lines]
             self.live.update(Group(*[self._text(line) for line in lines]), refresh=True)
+
+    def _take_back_what_was_folded(self) -> None:
+        """Erase the last picture where the screen became narrower: the terminal broke it into more rows than rich knows."""
+        width, (drawn_at, lengths) = self.console.size.width, self._drawn
+        if self.live.is_started and not self.live._alt_screen and lengths and width < drawn_at:
+            rows = sum(max(1, -(-length // width)) for length in lengths)
+            self.console.file.write(f"\r\x1b[{rows - 1}A\x1b[J" if rows > 1 else "\r\x1b[J")
+            self.live._live_render._shape = None
 
     def _text(self, line: Line) -> Any:
         from rich.text import Text
