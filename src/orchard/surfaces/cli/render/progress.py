@@ -263,7 +263,7 @@ class LiveTree:
             self.live.update(Group(*[self._text(line) for line in lines]), refresh=True)
 
     def _take_back_what_was_folded(self) -> None:
-        """Erase the last picture where the screen became narrower: the terminal broke it into more rows than rich knows."""
+        """Erase the last picture where the screen became narrower: the terminal broke its lines into more rows."""
         width, (drawn_at, lengths) = self.console.size.width, self._drawn
         if self.live.is_started and not self.live._alt_screen and lengths and width < drawn_at:
             rows = sum(max(1, -(-length // width)) for length in lengths)
