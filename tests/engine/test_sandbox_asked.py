@@ -206,3 +206,50 @@ async def test_a_channel_knows_the_wall_of_its_caller(orchard: Orchard, monkeypa
     assert place.wall_with({}) == "auto", "what was said to the engine counts for nothing"
     assert place.wall_with({"ORCHARD_SANDBOX": "landlock"}) == "landlock"
     assert place.wall_with({"ORCHARD_SANDBOX": "nonsense"}) == "auto"
+
+
+MANUAL = "name: m\ndeploy: manual\njobs:\n  - {id: a, work: touch a}\n"
+ADDED = [{"op": "add", "job": {"id": "b", "work": "touch b"}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "operation", "args"),
+    [
+        (PAUSED, "reshape_plan", {"changes": ADDED}),
+        (PAUSED, "reshape_plan", {"changes": [{"op": "update", "id": "a", "set": {"work": "touch q"}}]}),
+        (MANUAL, "deploy_jobs", {"jobs": ["a"]}),
+    ],
+)
+async def test_who_gives_work_to_a_plan_without_a_wall_puts_one_up_and_never_takes_one_away(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch, text: str, operation: str, args: dict[str, object]
+) -> None:
+    levels: tuple[tuple[str, str, list[SandboxAsked]], ...] = (
+        ("off", "auto", [SandboxAsked("auto")]),
+        ("auto", "off", []),
+        ("off", "off", []),
+        ("landlock", "bwrap", [SandboxAsked("bwrap")]),
+    )
+    for first, second, asked in levels:
+        monkeypatch.setenv("ORCHARD_SANDBOX", first)
+        async with asyncio.timeout(60), orchard.app.session(work=False) as owner:
+            plan = await create(owner, orchard, text)
+            monkeypatch.setenv("ORCHARD_SANDBOX", second)
+            async with orchard.app.session() as joined:
+                await joined.request(operation, plan=plan, **args)
+        assert orchard.events(SandboxAsked, plan) == asked, (first, second)
+
+
+async def test_a_job_that_another_adds_to_a_plan_without_a_wall_runs_behind_one(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHARD_SANDBOX", "off")
+    async with asyncio.timeout(60), orchard.app.session() as owner:
+        plan = await create(owner, orchard, MANUAL)
+        monkeypatch.delenv("ORCHARD_SANDBOX")
+        async with orchard.app.session() as joined:
+            await joined.request("reshape_plan", plan=plan, changes=ADDED)
+        monkeypatch.setenv("ORCHARD_SANDBOX", "off")
+        await owner.request("deploy_jobs", plan=plan, jobs=["a", "b"])
+        await end(owner, plan)
+
+    assert wall(orchard, plan) == WALL

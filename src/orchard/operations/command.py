@@ -68,6 +68,9 @@ class Command(Operation, frozen=True, kw_only=True):
     """What came of it, when its jobs have been stopped; another end than the wanted one is refused."""
     sets_wall: bool = False
     """Whether who asks for it lets the plan go on, and so says anew which wall stands around its programs."""
+    adds_work: bool = False
+    """Whether it adds or changes what programs of the plan do: if who asks wants a stricter wall than the plan has, the
+    plan gets it. Nobody's work runs without a wall because somebody else wanted none."""
     lets_go_on: bool = False
     """Whether a pause that comes while it is prepared has to be recorded although the plan is paused."""
 

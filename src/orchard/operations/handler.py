@@ -84,7 +84,7 @@ class Handler:
             answer = await operation.serve(self.engine, given)
         elif isinstance(plan, str):
             with self._letting_go_on(PlanId(plan)) if operation.lets_go_on else nullcontext():
-                answer = await self._command(operation, PlanId(plan), given, sandbox if operation.sets_wall else None)
+                answer = await self._command(operation, PlanId(plan), given, sandbox)
         else:
             answer = await self._creation(operation, given, sandbox)
         await self.engine.abandoned_ended()
@@ -103,8 +103,8 @@ class Handler:
             try:
                 async with self._deciding(plan) as run:
                     decided = command.decide(run, args, ready, self)
-                    if sandbox not in (None, run.sandbox):
-                        decided = replace(decided, events=(SandboxAsked(sandbox), *decided.events))
+                    if (wall := self._other_wall(command, run, sandbox)) is not None:
+                        decided = replace(decided, events=(SandboxAsked(wall), *decided.events))
                     self._record(run.id, decided)
                     answer = decided.answer
                     if command.perform is not None and not decided.again:
@@ -122,6 +122,15 @@ class Handler:
         elif command.finish is not None:
             answer = command.finish(run, args, decided)
         return {"plan": plan, "status": str(run.status), **answer}
+
+    def _other_wall(self, command: Command, run: Run, asked: Level | None) -> Level | None:
+        """The wall that the plan gets by a command, where it has another one."""
+        if asked is None or asked == run.sandbox:
+            return None
+        if command.sets_wall:
+            return asked
+        has = run.sandbox or self.engine.world.config.sandbox.level
+        return asked if command.adds_work and stricter(has, asked) != has else None
 
     def _record(self, plan: PlanId, decided: Decision) -> None:
         if decided.events:

@@ -7,7 +7,7 @@ from orchard.model.sandbox import Level
 
 
 class SandboxAsked(PlanEvent, frozen=True):
-    """Who let the plan go on asks for another wall than who did so before; it is built for the next program."""
+    """Who let the plan go on, or gave it work, asks for another wall than it had; it is built for the next program."""
 
     sandbox: Level
 

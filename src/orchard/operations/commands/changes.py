@@ -94,6 +94,7 @@ reshape_plan = Command(
     destructive=True,
     prepare=_prepare_reshape,
     decide=_decide_reshape,
+    adds_work=True,
 )
 
 

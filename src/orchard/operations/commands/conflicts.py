@@ -164,5 +164,6 @@ resolve_conflict = Command(
     fit=Fit(lambda plan: bool(plan.counts.get("failed")), "has a failed job", last_first=True),
     refuses=_refuse,
     decide=_decide,
+    adds_work=True,
     perform=_perform,
 )

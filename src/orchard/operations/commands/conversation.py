@@ -166,6 +166,7 @@ send_message = Command(
     of_subtasks=True,
     prepare=look_for,
     decide=_decide_message,
+    adds_work=True,
     after=then("send"),
 )
 
@@ -273,6 +274,7 @@ resume_worker = Command(
     of_subtasks=True,
     prepare=look_for,
     decide=_decide_resumption,
+    adds_work=True,
     after=then("resume"),
 )
 

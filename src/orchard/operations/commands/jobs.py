@@ -382,6 +382,7 @@ approve_job = Command(
     whole_names=True,
     refuses=_refuse_approval,
     decide=_decide_approval,
+    adds_work=True,
 )
 
 
@@ -429,4 +430,5 @@ reject_job = Command(
     whole_names=True,
     refuses=_refuse_rejection,
     decide=_decide_rejection,
+    adds_work=True,
 )

@@ -90,6 +90,7 @@ deploy_jobs = Command(
     next=("wait_plan",),
     fit=Fit(lambda plan: any(step.operation == "deploy_task" for step in plan.next), "waits to be deployed"),
     decide=_decide_deployment,
+    adds_work=True,
 )
 
 deploy_task = Alias(

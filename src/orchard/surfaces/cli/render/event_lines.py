@@ -62,7 +62,13 @@ def _plan_started(run: Run, event: events.PlanStarted) -> list[Line]:
 
 def _sandbox_asked(run: Run, event: events.SandboxAsked) -> list[Line]:
     asked = text.wall(event.sandbox)
-    return [[*_line("plan", "goes on", "busy"), ("  and who let it go on asks for another wall: ", ""), asked]]
+    return [
+        [
+            *_line("plan", "goes on", "busy"),
+            ("  and who let it go on, or gave it work, asks for another wall: ", ""),
+            asked,
+        ]
+    ]
 
 
 def _sandbox_set(run: Run, event: events.SandboxSet) -> list[Line]:
