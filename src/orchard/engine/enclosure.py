@@ -16,6 +16,8 @@ from orchard.engine.machine.advice import (
     LOOPBACK,
     NO_PORTS,
     NO_PROXY,
+    NO_SOCKET,
+    NOT_OPENED,
     OF_GIT,
     PREFIX,
     Failure,
@@ -88,7 +90,7 @@ class Enclosure:
         where, policy = (self._job, attempt, phase), self.wall.policy
         env = self._engine.world.environment
         home = Path(env.get("HOME") or Path.home())
-        kept = kept_from(failure.said, policy, env)
+        kept = kept_from(failure.said, policy, env, failure.told)
         if kept and kept[0].path.is_relative_to(self._engine.world.repo.common_dir):
             return advised(failure, self.wall.level, policy) or OF_GIT
         refused = [self._closed(where, one, failure, home) for one in kept] or self._unreached(where, failure)
@@ -97,12 +99,13 @@ class Enclosure:
         if refused and refused[0].reason == "no-proxy":
             return f"{NO_PROXY} {_who(refused[0])}"
         if refused:
-            return f"{PREFIX}{_who(refused[0])} To open it, {refused[0].how}."
+            return f"{PREFIX}{_who(refused[0])} {self._opens(refused[0], kept[:1], home)}"
         advice = self._advised(failure, attempt, phase, subtask)
         named = named_in(failure.told, policy, home) if advice is None else None
         if named is None:
             return advice
-        return f"{PREFIX}it names {named.path}, which is hidden. To open it, {self._how(named.line(home))}."
+        told = self._closed(where, named, failure, home)
+        return f"{PREFIX}it names {named.path}, which is hidden. {self._opens(told, (), home)}"
 
     def _advised(self, failure: Failure, attempt: int, phase: Phase, subtask: str | None) -> str | None:
         """What its words tell, or else what the proxy refused it."""
@@ -124,9 +127,22 @@ class Enclosure:
         return how_to(self._engine.world, self._run, self._job, line)
 
     def _closed(self, where: tuple[JobId, int, Phase], kept: Kept, failure: Failure, home: Path) -> SandboxRefused:
+        assert self.wall is not None
         line = kept.line(home)
-        refused = SandboxRefused(*where, "file", str(kept.path), kept.reason, str(line))
-        return replace(refused, program=kept.program or failure.program, how=self._how(line))
+        if line is None or (kept.is_socket and self.wall.level == "landlock"):  # which cannot tell sockets apart
+            setting, how = None, None
+        else:
+            setting, how = str(line), self._how(line)
+        refused = SandboxRefused(*where, "file", str(kept.path), kept.reason, setting)
+        return replace(refused, program=kept.program or failure.program, how=how)
+
+    def _opens(self, refused: SandboxRefused, kept: Sequence[Kept], home: Path) -> str:
+        """What a person does about it, as a sentence."""
+        if refused.how is None:
+            return NOT_OPENED if not Path(refused.name).is_socket() else NO_SOCKET
+        writes = next((line for one in kept if (line := one.line_to_write(home)) is not None), None)
+        more = "" if writes is None else f"; if it is to be written to, {self._how(writes)}"
+        return f"To open it, {refused.how}{more}."
 
     def _unreached(self, where: tuple[JobId, int, Phase], failure: Failure) -> list[SandboxRefused]:
         """A limit that it came to, or an address that it tried to reach without the proxy."""

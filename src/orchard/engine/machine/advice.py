@@ -33,6 +33,14 @@ NO_PROXY = (
     f"{PREFIX}programs behind it reach the network by the proxy that HTTP_PROXY, HTTPS_PROXY and ALL_PROXY name, and "
     "what does not use that has no network: direct connections, SSH, UDP, and lookups of names among them."
 )
+NOT_OPENED = (
+    "No line opens a whole home or temporary folder: name a folder in it, or write to the worktree or to $TMPDIR."
+)
+NO_SOCKET = (
+    "Behind Landlock no line opens one socket of this machine; where bubblewrap is installed (package 'bubblewrap'), "
+    "sandbox.expose does."
+)
+USE_TMPDIR = f"{PREFIX}behind Landlock /tmp is closed. The job's own temporary folder is $TMPDIR: write there."
 OTHER_GIT = (
     f"{PREFIX}behind Landlock all git in a job writes objects to the job's own folder. In another repository than the "
     "job's, first: unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES"
@@ -45,7 +53,7 @@ _REFUSED = re.compile(
 )
 _NO_NETWORK = re.compile(
     "network is unreachable|ENETUNREACH|temporary failure in name resolution|name or service not known"
-    "|could not resolve (host|proxy)|couldn't resolve host|ENOTFOUND|EAI_AGAIN|no route to host"
+    "|could not resolve (host|proxy)|couldn't resolve host|\\bENOTFOUND|EAI_AGAIN|no route to host"
     "|failed to lookup address|no such host|unable to resolve host|couldn't connect to server|unable to connect to",
     re.IGNORECASE,
 )
@@ -54,6 +62,10 @@ _NO_SOCKET = re.compile(
     r"|(permission denied|EACCES|operation not permitted).{0,80}\b(bind|listen|connect)",
     re.IGNORECASE | re.DOTALL,
 )
+_NO_TMP = re.compile(r"(?<![\w.])/(?:var/)?tmp/.{0,400}(permission denied|EACCES)", re.IGNORECASE)
+_NO_TMP_RAISED = re.compile(r"(permission denied|EACCES).{0,40}(?<![\w.])/(?:var/)?tmp/", re.IGNORECASE)
+_NO_PATH = re.compile(r"permission denied\s*$", re.IGNORECASE)
+_SOCKETS = re.compile(r"\b(bind|listen|connect|create_server)\b")
 _BROKEN_GIT = re.compile(
     "not a git repository|does not appear to be a git repository|bad object|invalid sha1 pointer|appears to be broken"
     "|not our ref|unable to read (tree|sha1 file)|missing (blob|tree|commit) |did not send all necessary objects"
@@ -68,6 +80,9 @@ _HOST = re.compile(
 _URL = re.compile(r"https?://([\w.-]+(?::\d{1,5})?)|[\w.-]+@([\w.-]+\.[\w-]+):")
 _PROGRAM = re.compile(r"(?:[\w./+-]*/)?([\w.+-]{1,40})(?:\[\d+\])?: ")
 _NOBODY = frozenset({"error", "fatal", "warning", "hint", "remote", "note", "info", "caused"})
+_RAISED = re.compile(r"(?:[\w.]*\.)?\w*(?:Error|Exception|Warning|Interrupt)")
+_BUILT_IN = re.compile(r"cd|echo|export|set|unset|test|true|exit|umask|ulimit|source|eval|\.|:|\[|\w+=.*")
+_COMMANDS, _QUOTED = re.compile(r"[;&|\n]+"), re.compile(r"'[^']*'|\"[^\"]*\"|<<.*", re.DOTALL)
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _KILLED, _TOO_LARGE = (137, -9), (153, -25)
 
@@ -95,18 +110,32 @@ class Failure(Struct, frozen=True):
 
     @property
     def program(self) -> str | None:
-        """Who it was, as far as its command tells."""
+        """Who it was, as far as its command tells: none of several, but for Python's, where Python complains."""
         first = PurePath(self.told[0]).name if self.told else ""
-        if first in _SHELLS and len(self.told) > 2:
-            word = self.told[2].split(maxsplit=1)
-            return PurePath(word[0]).name if word and re.fullmatch(r"[\w./+-]{1,100}", word[0]) else first
-        return first or None
+        if first not in _SHELLS or len(self.told) < 3:
+            return first or None
+        ran = dict.fromkeys(filter(None, map(_run_by, _COMMANDS.split(_QUOTED.sub("''", self.told[2])))))
+        if "Traceback (most recent call last)" in self.said and any("python" in name for name in ran):
+            return next(name for name in ran if "python" in name)
+        return next(iter(ran)) if len(ran) == 1 else first if not ran else None
+
+
+def _run_by(command: str) -> str | None:
+    """The program of one simple command of a shell's."""
+    words = command.split()
+    while words and _BUILT_IN.fullmatch(words[0]):
+        if "=" not in words[0]:
+            return None
+        del words[0]
+    return PurePath(words[0]).name if words and re.fullmatch(r"[\w./+-]{1,100}", words[0]) else None
 
 
 def program_in(line: str) -> str | None:
     """The program that complains in a line: `cat: /x: Permission denied`."""
     found = _PROGRAM.match(line)
-    return found[1] if found is not None and found[1].lower() not in _NOBODY else None
+    if found is None or found[1].lower() in _NOBODY or _RAISED.fullmatch(found[1]):
+        return None
+    return found[1]
 
 
 def limit_reached(failure: Failure, policy: Policy) -> Limit | None:
@@ -146,6 +175,9 @@ def advised(failure: Failure, level: str, policy: Policy) -> str | None:
     if level == "landlock":
         if _BROKEN_GIT.search(said):
             return OTHER_GIT
-        if _NO_SOCKET.search(said) or (_REFUSED.search(said) and local):
+        if _NO_TMP.search(said) or _NO_TMP_RAISED.search(said):
+            return USE_TMPDIR
+        without = _NO_PATH.search(said) and any(_SOCKETS.search(word) for word in failure.told)
+        if _NO_SOCKET.search(said) or without or (_REFUSED.search(said) and local):
             return NO_PORTS
     return LOOPBACK if _REFUSED.search(said) and local else None
