@@ -32,6 +32,10 @@ VANDALISM = {
     "log-nowhere": f"mkdir -p $d/logs; printf '{NOWHERE} {NOWHERE} x <x@y> 1 +0000\\tx\\n' >> $d/logs/HEAD",
     "log-garbage": "mkdir -p $d/logs; head -c 9000 /dev/urandom > $d/logs/HEAD",
     "log-pipe": "mkdir -p $d/logs/refs/worktree; rm -f $d/logs/HEAD; mkfifo $d/logs/HEAD $d/logs/refs/worktree/x",
+    "log-long": 'mkdir -p $d/logs; h=$(git rev-parse HEAD); l=$(printf "%-127s" "$h $h x <x@y> 1 +0000"); '
+    f"(yes \"$l\" | head -c 8388608; echo '{NOWHERE} {NOWHERE} x <x@y> 1 +0000') > $d/logs/HEAD",
+    "aside-taken": f"echo x > $d/orchard-aside; echo {NOWHERE} > $d/HEAD; rm $d/index; mkdir $d/index/",
+    "aside-closed": "mkdir $d/orchard-aside; chmod 0 $d/orchard-aside; rm $d/index; mkdir $d/index",
     "locks": "touch $d/HEAD.lock $d/index.lock",
     "locked-pipe": "rm -f $d/locked; mkfifo $d/locked",
     "pseudo": f"for n in ORIG_HEAD MERGE_HEAD CHERRY_PICK_HEAD REBASE_HEAD AUTO_MERGE; do echo {NOWHERE} > $d/$n; done",

@@ -38,7 +38,7 @@ from orchard.engine.machine.sandbox import (
 from orchard.git.objects import large
 from orchard.git.objects.quarantine import bring_in, is_empty
 from orchard.git.repository import Worktree
-from orchard.git.worktree.notes import put_in_order, remember
+from orchard.git.worktree.notes import Mended, put_in_order, remember
 from orchard.model.events.plans import SandboxRefused, SandboxSet
 from orchard.model.names import JobId
 from orchard.model.phases import Phase
@@ -229,11 +229,20 @@ class Enclosure:
         finally:
             # None of its programs is left. People's git reads what HEAD, index and logs of every worktree name.
             await self.bring_in()
-            if notes is not None and (mended := await world.in_thread(put_in_order, world.repo, notes)):
-                what = ", ".join(mended[:5])
-                told = f"The engine mended git's notes on the worktree, which programs had left broken: {what}."
-                self._engine.warn(self._run.id, told, self._job)
+            if notes is not None:
+                self._tell_mended(await world.in_thread(put_in_order, world.repo, notes))
             remove_placeholders(wall.policy)
+
+    def _tell_mended(self, mended: Mended) -> None:
+        what = "git's notes on the worktree, which programs had left broken"
+        if mended.done:
+            told = f"The engine mended {what}: {', '.join(mended.done[:5])}."
+            self._engine.warn(self._run.id, told, self._job)
+        if mended.failed:
+            told = (
+                f"The engine could not mend {what}; your own git may stumble over them: {', '.join(mended.failed[:5])}."
+            )
+            self._engine.warn(self._run.id, told, self._job)
 
 
 def _line_for(refusal: Refusal) -> Line | None:

@@ -12,14 +12,14 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from orchard.files import read_plain
 from orchard.git.command import GitError
-from orchard.git.folders import entries, write_atomically
+from orchard.git.folders import entries, lstat, write_atomically
 from orchard.git.pipes import remove_blocked_notes, remove_links
 from orchard.git.repository import Repository, Worktree
 from orchard.process.families.occupants import occupants
@@ -60,64 +60,107 @@ def remember(repo: Repository, worktree: Worktree) -> Notes:
     return Notes(worktree, folder, small, dict(_stamps(folder)))
 
 
-def put_in_order(repo: Repository, before: Notes) -> list[str]:
-    """Mend what programs left that git would stumble over; the names of what was mended. None of them may still run."""
-    mended: list[str] = []
-    with suppress(OSError, GitError):  # no room, or no such folder any more: whoever needs it next is told
-        mended += _put_in_order(repo, before)
-    return mended
+class Mended(Struct):
+    """What became of the notes, by their names."""
+
+    done: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    """With the reason."""
+
+    @contextmanager
+    def trying(self, name: str) -> Iterator[None]:
+        """One thing that cannot be mended is told, and keeps nothing else from it: a job may have seen to that."""
+        try:
+            yield
+        except (OSError, GitError) as error:
+            self.failed.append(f"{name} ({error.message if isinstance(error, GitError) else error.strerror})")
+
+    def replace(self, folder: Path, name: str, content: bytes) -> None:
+        with self.trying(name):
+            if (folder / name).is_dir():
+                _set_aside(folder, name)
+            write_atomically(folder / name, content, 0o644, durable=False)
+            self.done.append(name)
+
+    def set_aside(self, folder: Path, name: str) -> None:
+        with self.trying(name):
+            if _set_aside(folder, name):
+                self.done.append(name)
 
 
-def _put_in_order(repo: Repository, before: Notes) -> Iterator[str]:
-    folder = before.folder
+def put_in_order(repo: Repository, before: Notes) -> Mended:
+    """Mend what programs left that git would stumble over. None of them may still run."""
+    told, folder = Mended(), before.folder
     if not folder.is_dir():
-        return
-    remove_links(folder)
-    remove_blocked_notes(folder)
+        return told  # whoever needs it next is told
+    with told.trying("links"):
+        remove_links(folder)
+    with told.trying("pipes"):
+        remove_blocked_notes(folder)
     for name, content in before.small.items():
         if name != "HEAD" and _plain(folder / name) != content:
-            _replace(folder, name, content)
-            yield name
+            told.replace(folder, name, content)
     # Settings that a job made for itself, which only the weaker wall lets it do, name programs; an empty file is ours.
     settings = "config.worktree"
-    if settings not in before.small and _plain(folder / settings) != b"" and _set_aside(folder, settings):
-        yield settings
+    if settings not in before.small and _plain(folder / settings) != b"":
+        told.set_aside(folder, settings)
     now = dict(_stamps(folder))
     if _TOO_MANY in now:
-        yield from (name for name in ("logs", "refs") if _set_aside(folder, name))
-        return
+        for name in ("logs", "refs"):
+            told.set_aside(folder, name)
+        now = {name: stamp for name, stamp in now.items() if name and not name.startswith(("logs/", "refs/"))}
     locks = [name for name in now if name.endswith(".lock") and name not in before.stamps]
     if locks and not occupants(before.worktree.path):  # a person's git may be at work there
-        yield from (name for name in locks if _set_aside(folder, name))
+        for name in locks:
+            told.set_aside(folder, name)
     if not (folder / "reftable").is_dir():  # whose tables git itself checks
         changed = [name for name, stamp in now.items() if before.stamps.get(name) != stamp]
-        yield from _mend_names(repo, before, changed)
+        with told.trying("HEAD, logs and refs"):
+            _mend_names(repo, before, changed, told)
+        if "index" in changed:
+            with told.trying("index"):
+                _mend_index(repo, before, told)
+    return told
 
 
-def _mend_names(repo: Repository, before: Notes, changed: list[str]) -> Iterator[str]:
-    """HEAD, logs and refs that name what does not exist, and then an index that does."""
+def _mend_names(repo: Repository, before: Notes, changed: list[str], told: Mended) -> None:
+    """HEAD, logs and refs that name what does not exist."""
     folder = before.folder
     head, was = _plain(folder / "HEAD"), before.small.get("HEAD")
-    texts = {name: _plain(folder / name, _LOG_BYTES) or b"" for name in changed if name.startswith(("logs/", "refs/"))}
+    texts = _texts(folder, changed, told)
     asked = {oid for text in (head or b"", *texts.values()) for oid in _OID.findall(text)}
     kinds = _kinds(repo, asked) if asked and (texts or head != was) else {}
     missing = frozenset(asked - kinds.keys())
     no_commits = frozenset(oid for oid in asked if kinds.get(oid) != b"commit")
     if head != was and was is not None and not _is_sound(head, no_commits):
-        _replace(folder, "HEAD", was)
-        yield "HEAD"
+        told.replace(folder, "HEAD", was)
     for name, text in texts.items():
         if name.startswith("refs/") and not _is_sound(text, missing):
-            _set_aside(folder, name)
-            yield name
+            told.set_aside(folder, name)
         elif name.startswith("logs/") and (kept := _sound_lines(text, missing)) != text:
-            _replace(folder, name, kept)
-            yield name
-    if "index" in changed and not _can_be_read(repo, before.worktree):
-        _set_aside(folder, "index")
-        with suppress(GitError):  # there is no commit yet on the branch that it is on
-            repo.worktree_git(before.worktree.name, before.worktree.path)("read-tree", "HEAD", timeout=_TIMEOUT)
-        yield "index"
+            told.replace(folder, name, kept)
+
+
+def _texts(folder: Path, changed: list[str], told: Mended) -> dict[str, bytes]:
+    """What changed logs and refs hold. One that cannot be read, or is longer than what is read of all, is set aside."""
+    texts, left = {}, _LOG_BYTES
+    for name in sorted(name for name in changed if name.startswith(("logs/", "refs/"))):
+        text = _plain(folder / name, left + 1)
+        if text is None or len(text) > left:
+            told.set_aside(folder, name)
+        else:
+            texts[name] = text
+            left -= len(text)
+    return texts
+
+
+def _mend_index(repo: Repository, before: Notes, told: Mended) -> None:
+    """An index that names what does not exist."""
+    if _can_be_read(repo, before.worktree):
+        return
+    told.set_aside(before.folder, "index")
+    with suppress(GitError):  # there is no commit yet on the branch that it is on
+        repo.worktree_git(before.worktree.name, before.worktree.path)("read-tree", "HEAD", timeout=_TIMEOUT)
 
 
 def _stamps(folder: Path) -> Iterator[tuple[str, Stamp]]:
@@ -173,15 +216,19 @@ def _can_be_read(repo: Repository, worktree: Worktree) -> bool:
     return git(*words, ok=range(256), timeout=_TIMEOUT).status == 0
 
 
-def _replace(folder: Path, name: str, content: bytes) -> None:
-    if (folder / name).is_dir():
-        _set_aside(folder, name)
-    write_atomically(folder / name, content, 0o644, durable=False)
-
-
 def _set_aside(folder: Path, name: str) -> bool:
+    """Whether there was something; what a job put in the place of our folder is moved into it."""
     aside = folder / ASIDE
-    aside.mkdir(mode=0o700, exist_ok=True)
+    taken = lstat(aside)
+    if taken is not None and not stat.S_ISDIR(taken.st_mode):
+        other = folder / f"{ASIDE}-{secrets.token_hex(4)}"
+        aside.rename(other)
+        aside.mkdir(mode=0o700)
+        other.rename(aside / other.name)
+    elif taken is not None:
+        aside.chmod(0o700)
+    else:
+        aside.mkdir(mode=0o700)
     with suppress(FileNotFoundError):
         (folder / name).rename(aside / f"{name.replace('/', '-')[-64:]}-{secrets.token_hex(4)}")
         return True
