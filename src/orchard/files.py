@@ -2,6 +2,7 @@
 
 open_plain     a file that really is one; no link is followed, no pipe waited for
 read_plain     what is in it
+is_hollow      whether most of it is holes
 read_own       the same, of a file that nobody but the user could have written
 replace_whole  a file that only the user can read; a reader finds the old one or the new one, whole
 file_system    on which kind of file system a path is
@@ -16,6 +17,7 @@ from pathlib import Path
 NOT_A_FILE = "it is not a file"
 NOT_OURS = "others can write to it"
 NOT_PRIVATE = "others can read it"
+_NOT_LARGE, _HOLLOW = 16 << 20, 16
 
 
 def open_plain(path: str | bytes | Path) -> BufferedReader:
@@ -31,6 +33,14 @@ def read_plain(path: str | bytes | Path, most: int = -1) -> bytes:
     """The first `most` bytes of a plain file, or all of it; OSError where there is none."""
     with open_plain(path) as file:
         return file.read(most)
+
+
+def is_hollow(found: os.stat_result) -> bool:
+    """Whether a large file is mostly holes: whoever copies or reads it pays for what its writer never wrote.
+
+    A file system that compresses may count few blocks for an honest file, so there is room for that.
+    """
+    return found.st_size > _NOT_LARGE and found.st_blocks * 512 < found.st_size // _HOLLOW
 
 
 def read_own(path: Path, most: int, *, private: bool = False) -> bytes:

@@ -231,3 +231,19 @@ def test_content_is_brought_in_only_under_its_own_name_and_through_no_link(tmp_p
     put(folder / "objects" / name[:2] / name[2:4] / name, "x")
     assert large.bring_in(kept, folder) == ["b" * 64] and large.is_empty(folder)
     assert [path.name for path in kept.rglob("*") if path.is_file()] == [name]
+
+
+def test_a_large_file_of_holes_or_above_the_limit_is_refused_unread(tmp_path: Path) -> None:
+    kept, folder = tmp_path / "kept", tmp_path / "folder"
+    kept.mkdir()
+    length = 64 << 20
+    holes = hashlib.sha256(bytes(length)).hexdigest()
+    long = hashlib.sha256(b"0123456789").hexdigest()
+    put(folder / "objects" / holes[:2] / holes[2:4] / holes, "")
+    os.truncate(folder / "objects" / holes[:2] / holes[2:4] / holes, length)
+    assert large.bring_in(kept, folder) == [holes]
+
+    for most, refused in ((9, [long]), (10, [])):
+        put(folder / "objects" / long[:2] / long[2:4] / long, "0123456789")
+        assert large.bring_in(kept, folder, most) == refused
+    assert [path.name for path in kept.rglob("*") if path.is_file()] == [long]

@@ -1,6 +1,8 @@
 """What a job's own git wrote comes into the repository whole and checked, or not at all."""
 
+import resource
 import subprocess
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +166,27 @@ def test_more_than_is_brought_in_is_refused_unread(repo: Repo, repository: Repos
             file.truncate(1 << 30)
 
     assert "more than 2 GiB" in (bring_in(repository, folder).refused or "")
+
+
+def test_a_file_of_holes_is_refused_unread(repo: Repo, repository: Repository, folder: Path) -> None:
+    place = folder / "aa" / ("b" * 38)
+    place.parent.mkdir()
+    with place.open("wb") as file:
+        file.truncate(2 << 30)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    assert "consists of holes" in (bring_in(repository, folder).refused or "")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # KiB
+
+
+def test_an_object_that_would_fill_the_memory_once_git_unpacks_it_is_refused(
+    repo: Repo, repository: Repository, folder: Path
+) -> None:
+    put = folder / "aa" / ("b" * 38)
+    put.parent.mkdir()
+    put.write_bytes(zlib.compress(b"blob %d\0" % (900 << 30) + bytes(1 << 20)))
+
+    assert "says that it has more than 2 GiB" in (bring_in(repository, folder).refused or "")
 
 
 def test_notes_for_git_are_written_through_no_link(repository: Repository, folder: Path, tmp_path: Path) -> None:

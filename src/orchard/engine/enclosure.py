@@ -165,7 +165,8 @@ class Enclosure:
         """Bring the objects that its programs' own git wrote into the repository, large files first."""
         world = self._engine.world
         if not large.is_empty(self.folders.large) and (kept := large.store(world.repo)) is not None:
-            refused = await world.in_thread(large.bring_in, kept, self.folders.large)
+            most = world.config.sandbox.disk
+            refused = await world.in_thread(large.bring_in, kept, self.folders.large, most)
             for name in refused:
                 self._engine.warn(
                     self._run.id, f"Git LFS wrote a file in the job that is not what its name says: {name}", self._job

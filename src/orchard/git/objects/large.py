@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from orchard.files import open_plain
+from orchard.files import is_hollow, open_plain
 from orchard.git.folders import entries
 from orchard.git.repository import Repository
 from orchard.process.sandbox.policy import Mount
@@ -37,12 +37,15 @@ def mounts(folder: Path, kept: Path, seen_at: Path) -> tuple[Mount, ...]:
     return Mount(kept, seen_at.parent / "lfs"), Mount(folder, kept, writable=True)
 
 
-def bring_in(kept: Path, folder: Path) -> list[str]:
-    """Bring what is new to the repository's; the names of what is not what it is called, which loses that name."""
+def bring_in(kept: Path, folder: Path, most: int | None = None) -> list[str]:
+    """Bring what is new to the repository's; the names of what is not what it is called, which loses that name.
+
+    What is mostly holes, or has more than `most` bytes, is not read at all.
+    """
     refused = []
     for path in _found(folder):
         goal = kept / "objects" / path.name[:2] / path.name[2:4] / path.name
-        brought = goal.exists() or _copied(path, goal, kept / "tmp")
+        brought = goal.exists() or _copied(path, goal, kept / "tmp", most)
         with suppress(OSError):
             path.unlink() if brought else path.rename(path.with_name(f"{path.name}.refused"))
         if not brought:
@@ -67,18 +70,22 @@ def _found(folder: Path) -> Iterator[Path]:
                     yield Path(one.path)
 
 
-def _copied(path: Path, goal: Path, scratch: Path) -> bool:
+def _copied(path: Path, goal: Path, scratch: Path, most: int | None) -> bool:
     """Whether the content is what its name says: only then it comes to have that name."""
     part = scratch / f"orchard-{secrets.token_hex(8)}"
     said = hashlib.sha256()
     try:
         scratch.mkdir(exist_ok=True)
-        with open_plain(path) as source, part.open("xb") as out:
-            while block := source.read(_BLOCK):
-                said.update(block)
-                out.write(block)
-            out.flush()
-            os.fsync(out.fileno())
+        with open_plain(path) as source:
+            found = os.fstat(source.fileno())
+            if is_hollow(found) or (most is not None and found.st_size > most):
+                return False
+            with part.open("xb") as out:
+                while block := source.read(_BLOCK):
+                    said.update(block)
+                    out.write(block)
+                out.flush()
+                os.fsync(out.fileno())
         if said.hexdigest() != goal.name:
             return False
         goal.parent.mkdir(parents=True, exist_ok=True)

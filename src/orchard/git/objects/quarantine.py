@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import groupby
@@ -22,7 +23,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.errors import OrchardError
-from orchard.files import read_plain
+from orchard.files import is_hollow, open_plain, read_plain
 from orchard.git.command import Git, GitError
 from orchard.git.folders import entries
 from orchard.git.repository import Repository
@@ -36,6 +37,7 @@ _FOLDER, _LOOSE = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{38}|[0-9a-f]{6
 _PACK = re.compile(r"pack-[0-9a-f]{40,64}\.pack")
 LARGEST = 2 << 30
 """Bytes that are brought in at once."""
+_HEADER, _BLOCK = 64, 1 << 20
 _TIMEOUT = 600.0
 
 
@@ -165,14 +167,13 @@ def _bring(repo: Repository, found: list[Path], ours: Path) -> Brought:
     names: list[str] = []
     git = repo.git.with_environment(**variables(ours, repo))
     for path in found:
-        content = read_plain(path, LARGEST)
         if path.parent.name != "pack":
             (ours / path.parent.name).mkdir(exist_ok=True)
-            (ours / path.parent.name / path.name).write_bytes(content)
+            _copy(path, ours / path.parent.name / path.name)
             names.append(path.parent.name + path.name)
             continue
         pack = ours / "pack" / path.name
-        pack.write_bytes(content)
+        _copy(path, pack)
         git("index-pack", str(pack), timeout=_TIMEOUT)
         listed = git("show-index", stdin=pack.with_suffix(".idx").read_bytes(), timeout=_TIMEOUT).stdout
         names += [line.split()[1].decode() for line in listed.splitlines()]
@@ -180,6 +181,32 @@ def _bring(repo: Repository, found: list[Path], ours: Path) -> Brought:
     made = git("pack-objects", "-q", str(ours / "new"), stdin=wanted, timeout=_TIMEOUT).text
     _publish(repo.git, ours / f"new-{made}.pack", repo.common_dir / "objects" / "pack")
     return Brought(len({*names}))
+
+
+def _copy(path: Path, goal: Path) -> None:
+    """In pieces, and only what is worth it: a job can make a file of any length that takes no room, and an object of
+    any length that is small because it is compressed."""
+    with open_plain(path) as source:
+        if is_hollow(os.fstat(source.fileno())):
+            raise OrchardError(f"The file of {path.name} consists of holes.")
+        start = source.read(_HEADER)
+        if path.parent.name != "pack" and _declared(start) > LARGEST:
+            raise OrchardError(f"The object {path.name} says that it has more than {LARGEST >> 30} GiB.")
+        source.seek(0)
+        left = LARGEST
+        with goal.open("xb") as out:
+            while left > 0 and (block := source.read(min(_BLOCK, left))):
+                out.write(block)
+                left -= len(block)
+
+
+def _declared(start: bytes) -> int:
+    """The length that the beginning of a loose object names; what cannot be read is left to git."""
+    try:
+        words = zlib.decompressobj().decompress(start, _HEADER).partition(b"\0")[0].split(b" ")
+        return int(words[1])
+    except (zlib.error, ValueError, IndexError):
+        return 0
 
 
 def _publish(git: Git, pack: Path, goal: Path) -> None:
