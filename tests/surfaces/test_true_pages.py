@@ -173,6 +173,32 @@ def test_the_first_line_of_a_run_says_that_agents_have_the_rights_of_the_user(
         assert said or "may be asked" not in done.err
 
 
+@pytest.mark.parametrize(
+    ("options", "job", "env", "said"),
+    [
+        (["--heal"], "", {"PATH": BARE}, "warning: No agent can be used here, so nothing heals: orchard agents"),
+        ([], ", heal: true", {"PATH": BARE}, "warning: No agent can be used here, so nothing heals: orchard agents"),
+        (["--heal"], "", {"PATH": BARE, "ORCHARD_AGENT": "codex"}, "warning: Agent 'codex' cannot be used here"),
+        (["--heal"], "", USABLE, None),
+        (["--no-heal"], "", {"PATH": BARE}, None),
+        ([], "", {"PATH": BARE}, None),
+    ],
+    ids=["option", "plan", "named", "usable", "forbidden", "nobody asked"],
+)
+def test_healing_that_was_asked_for_and_has_no_agent_is_said_at_the_start_and_at_the_failure(
+    desk: Desk, options: list[str], job: str, env: dict[str, str], said: str | None
+) -> None:
+    plan = desk.plan(f"name: x\njobs: [{{id: a, work: 'exit 3'{job}}}]\n")
+    usable = env is USABLE
+
+    done = desk("run", *options, *(["--detach"] if usable else []), plan, cwd=None, stdin=b"", **env)
+
+    assert done.code == (0 if usable else 1), done.err
+    first = done.err.partition("exit")[0]
+    assert (said in first) if said else "heals" not in done.err, done.err
+    assert ("note: healing was skipped: no agent is usable" in done.out) == bool(said), done.out
+
+
 def test_a_run_says_what_it_leaves_out_whose_name_it_commits_under_and_which_hooks_do_not_run(desk: Desk) -> None:
     (desk.repo.path / "hooks").mkdir()
     for name, mode in (("pre-commit", 0o755), ("commit-msg", 0o644), ("pre-push.sample", 0o755)):

@@ -9,7 +9,7 @@ from orchard.config.layers import Config
 from orchard.config.reach import RIGHTS, asks_agents, may_heal
 from orchard.git.command import Git, GitError
 from orchard.git.hazards import hook_names
-from orchard.model.plan import Plan
+from orchard.model.plan import AgentWork, Plan
 from orchard.model.sandbox import stricter
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
@@ -34,6 +34,10 @@ def premises(app: App, plan: Plan) -> list[Line]:
         what = " or ".join(_reasons(plan, config))
         said.append(f"If {what}, {safe(helper)} may be asked to help.")
     found.append([(" ".join(said), "dim")])
+    if helper is None and _asks_for_healing(plan, config):
+        named = config.heal.agent or config.agent
+        who = "No agent can" if named is None else f"Agent '{safe(named)}' cannot"
+        found.append(text.warning(f"{who} be used here, so nothing heals: orchard agents"))
     if stricter(config.sandbox.level, plan.sandbox) == "off" and (helper is not None or asks_agents(plan)):
         found.append(text.warning(RIGHTS))
     return found
@@ -46,6 +50,14 @@ def helper_of(plan: Plan, config: Config) -> str | None:
     agents = Agents(config, os.environ)
     named = config.heal.agent or config.agent
     return agents.default() if named is None else named if agents.missing(named) is None else None
+
+
+def _asks_for_healing(plan: Plan, config: Config) -> bool:
+    """Whether somebody said that a job is to be healed which no agent of its own works on."""
+    own = config.heal.agent is None
+    return config.heal.attempts > 0 and any(
+        job.heal and not (own and isinstance(job.work, AgentWork)) for job in plan.jobs.values()
+    )
 
 
 def uncommitted(app: App) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from orchard.app import App
 from orchard.core.job_names import failed_words, job_word
+from orchard.core.records import JobRecord
 from orchard.core.run import Run
 from orchard.core.views.documents import JobView, PlanView
 from orchard.model.events.plans import Landed
@@ -83,8 +84,16 @@ def _failure(run: Run, job: JobView) -> list[Line]:
     record = run.records[JobId(job.id)]
     tail = record.failure.tail if record.failure else ""
     lines += [[("    | ", "dim"), (row, "")] for row in safe_lines(tail, 500)[-TAIL_LINES:] if tail.strip()]
+    if note := _note(record):
+        lines.append([("    note: ", "wait"), (safe(note, 1000), "")])
     if job.hint:
         lines.append([("    hint: ", "wait"), (safe(job.hint, 2000), "")])
     if tail.strip():
         lines.append([(f"    full log: orchard logs {job_word(job.id, run.plan.jobs)} --plan {run.id}", "dim")])
     return lines
+
+
+def _note(record: JobRecord) -> str:
+    """What is noted about the phase that failed, such as why nobody healed it."""
+    phases = record.attempts[-1].phases if record.attempts else []
+    return phases[-1].note if phases and phases[-1].outcome == "failed" else ""
