@@ -279,6 +279,32 @@ def test_links_that_lead_out_are_refused(repo: Repo, repository: Repository, wor
     assert refuse(repository, worktree, repo.head()).paths == ("link",)
 
 
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ([".venv/bin/python"], "'.venv' looks like a folder of installed packages: add '.venv' to .gitignore"),
+        (["web/node_modules/x/.bin/y"], "add 'web/node_modules' to .gitignore"),
+        (["node_modules"], "add 'node_modules' to .gitignore"),
+        (["py/bin/python"], "add 'py' to .gitignore"),
+        ([".venv/bin/python", "node_modules/x"], "add '.venv' and 'node_modules' to .gitignore"),
+        ([".venv/bin/python", "link"], "relative links"),
+        (["venv.d/link"], "relative links"),
+    ],
+)
+def test_links_among_installed_packages_are_to_be_ignored(
+    repo: Repo, repository: Repository, worktree: Worktree, links: list[str], said: str
+) -> None:
+    for name in links:
+        (worktree.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (worktree.path / name).symlink_to("/usr/bin/python3")
+    if links[0].startswith("py/"):
+        (worktree.path / "py" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+
+    refused = refuse(repository, worktree, repo.head())
+
+    assert said in str(refused.hint) and ("gitignore" in str(refused.hint)) == ("gitignore" in said)
+
+
 @pytest.mark.parametrize(("name", "target"), [("link", "a"), ("dir/link", "../a"), ("dir/l2", "./c"), ("broken", "no")])
 def test_links_that_stay_inside_are_fine(
     repo: Repo, repository: Repository, worktree: Worktree, name: str, target: str

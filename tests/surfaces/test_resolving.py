@@ -56,7 +56,10 @@ def test_what_is_given_up_is_told_with_the_command_that_brings_it_back(repo: Rep
 
     given_up = command("resolve", "two", "--abort", cwd=repo.path).stdout
 
-    ref = next(word for word in given_up.split() if word.startswith("refs/orchard/wip/"))
+    (edited,) = [row for row in given_up.splitlines() if "What you edited is saved: orchard recover" in row]
+    (ref,) = [word for word in edited.split() if word.startswith("refs/orchard/wip/")]
+    (noted,) = [row for row in given_up.splitlines() if row.startswith("What git had noted there")]
+    assert ref not in noted and "orchard recover refs/orchard/wip/" in noted
     assert command("recover", ref, str(tmp_path / "back"), cwd=repo.path).returncode == 0
     assert (tmp_path / "back" / "same.txt").read_text() == "half\n"
     assert command("resolve", "two", "--abort", "--continue", cwd=repo.path).returncode == 2

@@ -32,7 +32,7 @@ from orchard.git.merge.integration import compose_message
 from orchard.git.refs import ANY, Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Refused
 from orchard.model import limits
-from orchard.model.events.plans import WorkCommitted
+from orchard.model.events.plans import MOVED_SINCE, WorkCommitted
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import VALIDATION, PlanId
 from orchard.process.failpoint import failpoint
@@ -220,9 +220,19 @@ async def _setup(context: Context) -> Outcome:
         context.healed = True
         return Passed("what was edited in its worktree becomes a part of the merged result")
     # Whatever lies there is not what would land; it is saved.
-    await context.workspace.end("before the merged result is checked again")
+    await context.workspace.end(
+        MOVED_SINCE if await _has_moved_since(context) else "before the merged result is checked again"
+    )
     await context.workspace.prepare(context.base, fresh=context.fresh)
     return await setup(context)
+
+
+async def _has_moved_since(context: Context) -> bool:
+    """Whether the worktree was made of a merged result that the target has left behind."""
+    held, start = context.workspace.held, context.run.snapshot.start
+    if held is None or held.base == context.base:
+        return False
+    return not await context.world.in_thread(is_ancestor, context.world.repo, start, held.base)
 
 
 async def _was_edited(context: Context) -> bool:

@@ -317,16 +317,17 @@ class Workspace:
             self._record(events.WorkSaved(self._job, ref, commit, why))
         return bool(saved.refs)
 
-    async def end(self, why: str, saved: Saved | None = None) -> None:
-        """Give the worktree back after saving what is in it; kept, with a warning, if that fails."""
+    async def end(self, why: str, saved: Saved | None = None) -> Saved | None:
+        """Give the worktree back after saving what is in it; kept, with a warning, if that fails (None)."""
         key = (self._run.id, self._whose)
         if self.held is None or key in self._engine.giving_back:
-            return
+            return None
         self._engine.giving_back.add(key)
         try:
             saved = saved or await self.try_to_save(why, to_pool=True)
             if saved is not None:
                 await self._hand_over(saved)
+            return saved
         finally:
             self._engine.giving_back.discard(key)
 

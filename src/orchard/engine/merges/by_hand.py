@@ -199,9 +199,9 @@ def words(conflict: Conflict, names: Names) -> str:
     return said.get(conflict.kind, "git cannot merge it").format(ours=names.ours)
 
 
-async def end_conflict(engine: Engine, run: Run, job_id: JobId, why: str, saved: Saved | None = None) -> None:
+async def end_conflict(engine: Engine, run: Run, job_id: JobId, why: str, saved: Saved | None = None) -> Saved | None:
     """Give the worktree of a conflict back, after saving what is in it; `saved`: that was done."""
-    await ConflictWorkspace(engine, run, job_id).end(why, saved)
+    return await ConflictWorkspace(engine, run, job_id).end(why, saved)
 
 
 async def end_conflicts(engine: Engine, run: Run, why: str) -> None:

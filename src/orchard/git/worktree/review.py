@@ -19,6 +19,8 @@ from orchard.git.worktree.status import display
 GITLINK = "160000"
 LINK = "120000"
 LISTED = 20
+INSTALLED = frozenset({b".venv", b"venv", b".virtualenv", b"virtualenv", b"node_modules", b".tox", b".nox"})
+"""Names of folders that package managers fill."""
 NOTHING_MOVED: Mapping[bytes, str] = {}
 BINARY_LOOK = 8000
 """A file with a NUL in this many bytes is binary to git."""
@@ -77,7 +79,8 @@ def judge(
         found = sorted(set(rule.find(repo, tree, present)))
         if found:
             names = tuple(display(path) for path in found)
-            return Finding(f"{rule.message}: {', '.join(names[:5])}", rule.hint, names[:LISTED])
+            hint = rule.better_hint(found, present) or rule.hint
+            return Finding(f"{rule.message}: {', '.join(names[:5])}", hint, names[:LISTED])
     counts = [one.status for one in differences]
     modified = len(counts) - counts.count("A") - counts.count("D")
     return Reviewed(counts.count("A"), modified, counts.count("D"), *lines)
@@ -199,10 +202,31 @@ def _read_blobs(repo: Repository, oids: list[str]) -> list[bytes]:
     return blobs
 
 
+def _ignore_hint(found: list[bytes], present: list[Difference]) -> str | None:
+    """What to do about links in folders of installed packages, which somebody forgot to have git ignore."""
+    environments = {one.path.rpartition(b"/")[0] for one in present if one.path.endswith(b"/pyvenv.cfg")}
+    folders: set[str] = set()
+    for path in found:
+        parts = path.split(b"/")
+        above = [b"/".join(parts[: number + 1]) for number in range(len(parts))]
+        installed = (one for one in above if one in environments or one.rpartition(b"/")[2] in INSTALLED)
+        if (folder := next(installed, None)) is None:
+            return None  # there are other links as well
+        folders.add(display(folder))
+    names = " and ".join(f"'{name}'" for name in sorted(folders)[:3])
+    holds = "looks like a folder" if len(folders) == 1 else "look like folders"
+    return f"{names} {holds} of installed packages: add {names} to .gitignore, and commit that."
+
+
+def _no_better_hint(_: list[bytes], __: list[Difference]) -> None:
+    return None
+
+
 class _Rule(Struct, frozen=True):
     find: Callable[[Repository, str, list[Difference]], list[bytes]]
     message: str
     hint: str
+    better_hint: Callable[[list[bytes], list[Difference]], str | None] = _no_better_hint
 
 
 _RULES = (
@@ -222,6 +246,7 @@ _RULES = (
         _links_out,
         "The job added links that point outside of the repository",
         "Have the job use relative links to files inside the repository.",
+        _ignore_hint,
     ),
     _Rule(
         _planted,

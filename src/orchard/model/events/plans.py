@@ -420,6 +420,10 @@ class WorkCommitted(AttemptFact, frozen=True):
     evidence: Json | None = None
 
 
+MOVED_SINCE = "the target moved since the merged result was edited"
+"""Why what lies in a validation job's worktree is saved, and is no part of the next merged result."""
+
+
 class WorkSaved(JobFact, frozen=True):
     """What lay in the job's worktree was saved under this ref and read back."""
 

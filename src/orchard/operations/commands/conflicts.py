@@ -50,6 +50,10 @@ class Resolving(DoneJob, frozen=True, kw_only=True):
     files: list[InConflict] | UnsetType = UNSET
     beside: Annotated[list[str] | UnsetType, says("What was changed besides, and is part of the resolution.")] = UNSET
     saved: Annotated[list[str] | UnsetType, says("Refs under which the edits were saved.")] = UNSET
+    edited: Annotated[
+        str | UnsetType | None,
+        says("The one of them that holds the files of the worktree; the others hold what git had noted about it."),
+    ] = UNSET
 
 
 def _refuse(run: Run, name: str) -> None:
@@ -138,8 +142,8 @@ async def _go_on(scene: Scene, run: Run, job: JobId) -> Json:
 
 
 async def _give_up(scene: Scene, run: Run, job: JobId) -> Json:
-    await end_conflict(scene.engine, run, job, "a conflict that was not resolved")
-    return _closed(run, job)
+    saved = await end_conflict(scene.engine, run, job, "a conflict that was not resolved")
+    return {**_closed(run, job), "edited": saved.ref if saved is not None else None}
 
 
 def _closed(run: Run, job: JobId) -> Json:

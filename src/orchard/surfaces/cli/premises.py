@@ -35,8 +35,8 @@ def premises(app: App, plan: Plan) -> list[Line]:
         said.append(f"If {what}, {safe(helper)} may be asked to help.")
     found.append([(" ".join(said), "dim")])
     if helper is None and _asks_for_healing(plan, config):
-        named = config.heal.agent or config.agent
-        who = "No agent can" if named is None else f"Agent '{safe(named)}' cannot"
+        asked = config.heal.agent or config.agent
+        who = "No agent can" if asked is None else f"Agent '{safe(asked)}' cannot"
         found.append(text.warning(f"{who} be used here, so nothing heals: orchard agents"))
     if stricter(config.sandbox.level, plan.sandbox) == "off" and (helper is not None or asks_agents(plan)):
         found.append(text.warning(RIGHTS))

@@ -297,7 +297,14 @@ def _saved(run: Run, event: events.WorkSaved) -> list[Line]:
     """What lay in a validation job's worktree before it starts anew: somebody may have edited it to mend the result."""
     if event.job != VALIDATION or run.records[event.job].state is not JobState.RUNNING:
         return []
-    kept = f"the merged result is checked as it is; what lay in its worktree is kept: orchard recover {event.ref} DIR"
+    recover = f"orchard recover {event.ref} DIR"
+    kept = f"the merged result is checked as it is; what lay in its worktree is kept: {recover}"
+    if event.why == events.MOVED_SINCE:
+        pick = f"orchard shell verify --plan {run.id} -- git cherry-pick -n {event.ref}"
+        kept = (
+            "the target moved meanwhile, so the new merged result is checked without what was edited in the old one's "
+            f"worktree. That is kept: {recover}. If verify fails again, this brings it back: {pick}"
+        )
     return [_line("verify", "saved", "wait", kept)]
 
 

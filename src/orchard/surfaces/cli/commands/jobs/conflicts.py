@@ -104,9 +104,15 @@ def _opened(asked: Asked, answer: Json) -> list[Line]:
 
 
 def _given_up(asked: Asked, answer: Json) -> list[Line]:
-    saved = [f"orchard recover {ref} DIR" for ref in answer["saved"]]
-    kept = f" What you edited is saved: {'; '.join(saved)}" if saved else ""
+    edited = answer["edited"]
+    others = [f"orchard recover {ref} DIR" for ref in answer["saved"] if ref != edited]
+    kept = f" What you edited is saved: orchard recover {edited} DIR" if edited is not None else ""
+    lines: list[Line] = [text.done(f"The conflict of job '{asked.job}' is as it was.{kept}")]
+    if others:
+        lines.append(
+            [(f"What git had noted there (its index, other commits) is saved too: {'; '.join(others)}", "dim")]
+        )
     if answer["folder"] is not None:
         return [text.warning(f"{answer['folder']} could not be saved, so it stays.")]
     again = in_commands(Next(resolve_conflict.name, asked.plan, asked.job))
-    return [text.done(f"The conflict of job '{asked.job}' is as it was.{kept}"), text.next_command(again)]
+    return [*lines, text.next_command(again)]
