@@ -27,14 +27,14 @@ CONFIG = f"""
 [alias]
     last = log -1 --format=%s
     push-it = "!curl -H 'Authorization: Bearer {TOKEN}' https://example.com"
-    quoted = "!echo \\"a\\tb\\" \\\\ c"
+    quoted = "log -1 --format=\\"a%x09b\\""
 [core]
     excludesFile = ~/.ignored
     hooksPath = ~/hooks
     pager = less
 [filter "upper"]
-    clean = tr a-z A-Z
-    smudge = tr A-Z a-z
+    clean = rev --
+    smudge = rev --
     required
 [filter "gone"]
     clean = no-such-program --clean
@@ -94,9 +94,9 @@ async def test_a_job_s_git_knows_the_user_s_aliases_filters_and_excludes(
 
     assert status["plan"]["status"] == "succeeded", job(status, "a")
     lines = orchard.repo.files("work")["said.txt"].splitlines()
-    assert lines[1:4] == ["a\tb  c", "Ada Tester", "diff3"]
+    assert lines[1:4] == ["a\tb", "Ada Tester", "diff3"]
     assert [line for line in lines[4:] if "secret-note" in line] == []
-    assert lines[-4:] == ["ABC", "abc", "abc", "Other"]
+    assert lines[-4:] == ["cba", "abc", "abc", "Other"]
     assert (user / ".gitconfig").read_text() == CONFIG
 
 
@@ -114,10 +114,13 @@ def test_no_secret_and_nothing_that_a_job_cannot_use_is_copied(orchard: Orchard,
     copied = settings_of(orchard.repo, user)
 
     for word in (TOKEN, "Basic", "hunter2", "store", "me:", "ABCDEF", "gpgsign", "hooks", "less", "no-such-program",
-                 "tools/filter", "push-it", "include"):  # fmt: skip
+                 "tools/filter", "push-it", "include", "mirror.example.com"):  # fmt: skip
         assert word.lower() not in copied.lower(), word
-    assert "mirror.example.com" in copied and "far.example.com" in copied and "trunk" in copied
-    assert "required" in copied and (user.parent / "own/.config/git/ignore").read_text() == "*.secret-note\n"
+    assert (
+        "trunk" in copied
+        and "required" in copied
+        and (user.parent / "own/.config/git/ignore").read_text() == "*.secret-note\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,8 @@ def test_no_secret_and_nothing_that_a_job_cannot_use_is_copied(orchard: Orchard,
     [
         "credential.helper", "credential.https://x.helper", "http.extraheader", "http.https://x/.extraheader",
         "http.proxy", "http.sslkey", "url.https://a:b@x/.insteadof", "url.https://token@x/.insteadof",
-        "url.ssh://git@x/.insteadof", "include.path", "includeif.gitdir:~/x/.path", "core.hookspath", "core.sshcommand",
+        "url.ssh://git@x/.insteadof", "url.https://x/token/.insteadof",
+        "include.path", "includeif.gitdir:~/x/.path", "core.hookspath", "core.sshcommand",
         "core.askpass", "core.editor", "core.fsmonitor", "core.pager", "user.signingkey", "gpg.program",
         "gpg.ssh.allowedsignersfile", "commit.gpgsign", "sendemail.smtppass", "github.token", "lfs.url",
         "diff.external",
@@ -134,6 +138,29 @@ def test_no_secret_and_nothing_that_a_job_cannot_use_is_copied(orchard: Orchard,
 )  # fmt: skip
 def test_a_key_that_may_hold_a_secret_or_run_something_is_not_on_the_list(key: str) -> None:
     assert HARMLESS.fullmatch(key) is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "[alias]\n x = !git fetch -k hunter2", "[alias]\n x = \" !echo hunter2\"",
+        "[alias]\n x = -c http.extraHeader=hunter2 fetch", "[alias]\n x = clone --config http.extraHeader='X: hunter2'",
+        "[alias]\n x = fetch https://example.com/hunter2/x", "[alias]\n x = clone -chttp.extraHeader=hunter2",
+        "[filter \"x\"]\n clean = cat -k hunter2", "[filter \"x\"]\n clean = cat -khunter2",
+        "[filter \"x\"]\n clean = cat --key=hunter2", "[filter \"x\"]\n smudge = openssl enc -pass pass:hunter2",
+        "[filter \"x\"]\n process = cat -H 'X-Key: hunter2'", "[filter \"x\"]\n clean = KEY=hunter2 cat",
+        "[filter \"x\"]\n clean = \"cat; : hunter2\"", "[filter \"x\"]\n clean = cat\n smudge = cat -u me:hunter2",
+        "[merge \"x\"]\n driver = cat %O %A hunter2", "[diff \"x\"]\n textconv = cat hunter2",
+        "[url \"https://example.com/hunter2/\"]\n insteadOf = https://example.com/",
+    ],
+)  # fmt: skip
+def test_a_secret_that_does_not_look_like_one_is_not_copied(orchard: Orchard, user: Path, row: str) -> None:
+    put(user / ".gitconfig", f'{row}\n[filter "y"]\n clean = cat -- %f\n process = cat -u -s\n')
+
+    copied = settings_of(orchard.repo, user)
+
+    assert "hunter2" not in copied and '"x"' not in copied and "\tx =" not in copied, copied
+    assert "cat -- %f" in copied and "cat -u -s" in copied
 
 
 LFS = r"""#!/usr/bin/python3

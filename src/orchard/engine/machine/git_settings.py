@@ -3,8 +3,10 @@
 A job's git reads `~/.gitconfig` in the job's home. What is copied there is named here key by key, since what is not
 known may be a secret: credential helpers, headers with tokens, addresses with passwords, keys to sign with. Copied are
 names, aliases, filters, drivers and how merges and diffs are made, from all files that git itself reads for the user.
-A value that holds what looks like a token or is one of the user's secrets is left out. So is a filter or driver
-whose program is not there behind the wall: without it git takes a file as it is, with it git would fail.
+A value that holds what looks like a token or is one of the user's secrets is left out. A secret need not look like one,
+so of commands only those are copied in which none has room: no alias that runs a program or sets something, and
+a filter or driver only with words that are known. One whose program is not there behind the wall is left out as well:
+without it git takes a file as it is, with it git would fail.
 
 Patterns of files to ignore, and attributes, are copied to where git looks for them by itself.
 """
@@ -36,9 +38,15 @@ HARMLESS = re.compile(
     r"|colormoved|colormovedws|wserrorhighlight|ignoresubmodules|submodule|suppressblankempty|wordregex)"
     r"|diff\..+\.(xfuncname|funcname|binary|wordregex|algorithm|textconv)"
     r"|pull\.(rebase|ff)|protocol\.file\.allow"
-    r"|url\.https?://[^@?#\s]+\.(insteadof|pushinsteadof)"
 )
 PROGRAMS = re.compile(r"(filter\..+)\.(?:clean|smudge|process)|(merge\..+)\.driver|(diff\..+)\.textconv")
+_WORD = re.compile(
+    r"%[A-Za-z]|--|-[A-Za-z]|--[a-z]{2,16}(?:-[a-z]{2,16}){0,2}"
+    r"|clean|smudge|process|filter-process|merge|diff|textconv|nbstripout"
+)
+"""What may follow the program of a filter or driver: none of it can be a secret, and any other word could."""
+_PROGRAM = re.compile(r"[\w./+~-]+")
+_ASSIGNS = re.compile(r"[A-Za-z][\w-]*\..*=")
 _MOST_BYTES = 1 << 20
 _OURS: tuple[Row, ...] = (("gc.auto", "0"), ("maintenance.auto", "false"))
 """A job's git cleans up nothing."""
@@ -66,7 +74,7 @@ def git_settings(
     home = Path(env.get("HOME") or Path.home())
     said = list(_of_user(repo))
     secrets = secrets_of(env)
-    harmless = [row for row in said if HARMLESS.fullmatch(row[0]) and redact_text(row[1], secrets) == row[1]]
+    harmless = [row for row in said if _is_harmless(*row) and redact_text(row[1], secrets) == row[1]]
     missing = {
         next(filter(None, found.groups()))
         for key, value in said
@@ -76,6 +84,26 @@ def git_settings(
     kept = (row for row in harmless if row[0].rpartition(".")[0] not in missing)
     names = zip(("user.name", "user.email"), identity, strict=True)
     return GitSettings((*names, *kept, *_OURS), dict(_files(said, home, env)))
+
+
+def _is_harmless(key: str, value: str) -> bool:
+    if HARMLESS.fullmatch(key) is None:
+        return False
+    words = _words(value)
+    if key.startswith("alias."):
+        plain = not value.lstrip().startswith(("!", "-")) and "://" not in value
+        return plain and words is not None and not any(map(_ASSIGNS.search, words))
+    if PROGRAMS.fullmatch(key):
+        fits = words is not None and all(map(_WORD.fullmatch, words[1:]))
+        return fits and (not words or _PROGRAM.fullmatch(words[0]) is not None)
+    return True
+
+
+def _words(command: str) -> list[str] | None:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return None
 
 
 def _of_user(repo: Repository) -> Iterator[Row]:
@@ -90,12 +118,9 @@ def _of_user(repo: Repository) -> Iterator[Row]:
 
 def _starts(command: str, home: Path, env: Mapping[str, str], visible: Callable[[Path], bool]) -> bool:
     """Whether the program of a command is there; an empty one says that there is none."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return False
+    words = _words(command)
     if not words:
-        return True
+        return words is not None
     first = f"{home}/{words[0][2:]}" if words[0].startswith("~/") else words[0]
     found = shutil.which(first, path=env.get("PATH", ""))
     return found is not None and visible(Path(found)) and visible(Path(os.path.realpath(found)))
