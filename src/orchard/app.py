@@ -97,9 +97,9 @@ class App(Library):
 
     def _place(self) -> Place:
         known = (self.repo, self.settings.config, self.dirs, self.reader, self.say, _answering, self.channels)
-        return Place(*known, self.companions, self._changed_settings, self._wall_with, self._opening_line)
+        return Place(*known, self.companions, self._changed_settings, self._wall_with, self.opening_line)
 
-    def _opening_line(self, key: str, value: str) -> str:
+    def opening_line(self, key: str, value: str) -> str:
         """How a person gives a setting one more value: the line, and the file that it belongs into."""
         from orchard.config.opening import opening_line, origin_of  # only a program that failed needs it
 

@@ -57,6 +57,14 @@ def test_a_list_of_the_repositorys_file_or_of_a_variable_is_the_one_to_be_change
     assert "to expose under [sandbox] in" in told(dirs, tmp_path), "what the user has opened stays the user's"
 
 
+def test_several_values_are_one_line(dirs: UserDirs) -> None:
+    said = told(dirs, value='"~/x", "~/z"')
+    found = re.match(r"put (sandbox\.\S+ = .*) at the top of ", said)
+    assert found is not None and tomllib.loads(found[1])["sandbox"]["expose"] == ["~/x", "~/z"]
+    variable = told(dirs, value='"~/x", "~/z"', ORCHARD_SANDBOX_EXPOSE="~/y")
+    assert variable == "add ~/x,~/z to the variable ORCHARD_SANDBOX_EXPOSE"
+
+
 def test_a_single_value_is_set_and_not_added(dirs: UserDirs) -> None:
     file = dirs.config / "config.toml"
     assert told(dirs, key="sandbox.memory", value="20") == f"put sandbox.memory = 20 at the top of {file}"

@@ -12,6 +12,7 @@ from orchard.process.sandbox.level import walls
 from orchard.process.sandbox.policy import Policy, Resources
 from orchard.surfaces.cli.render.event_lines import event_lines
 from orchard.surfaces.cli.render.job_page import job_lines
+from orchard.surfaces.cli.render.summary import summary_lines
 from orchard.surfaces.cli.render.tree import look_now
 from tests.engine.conftest import Orchard, job
 
@@ -148,6 +149,22 @@ async def test_what_a_job_is_kept_from_at_each_try_is_one_line_of_the_run(orchar
     assert len(told) == 2, "each attempt knows it"
     lines = [line for one in told for line in event_lines(run, one)]
     assert len(lines) == 1 and f"{secret} (hidden, cat)" in "".join(text for text, _ in lines[0])
+
+
+async def test_what_several_complaints_and_jobs_need_is_one_line_for_each_key(orchard: Orchard, level: str) -> None:
+    one, other, third = (orchard.repo.path.parent / name for name in ("one.txt", "other.txt", "third.txt"))
+    for file in (one, other, third):
+        file.write_text("s")
+    jobs = f"  - {{id: a, heal: false, work: 'cat {one} {other}'}}\n  - {{id: b, heal: false, work: 'cat {third}'}}\n"
+    status = await orchard.run(f"name: n\njobs:\n{jobs}")
+
+    first, second = (one for one in orchard.events(SandboxRefused) if one.job == "a")
+    assert first.setting != second.setting and first.how == second.how
+    assert f'sandbox.expose = ["{one}", "{other}"]' in str(job(status, "a")["hint"])
+    app = orchard.app
+    run = app.run_of(app.find_plan(None))
+    (line,) = [line for line in summary_lines(app, run, app.status(None)) if "To open what" in line[0][0]]
+    assert all(str(file) in line[1][0] for file in (one, other, third)) and line[1][0].count("expose") == 1
 
 
 # ------------------------------------------------------------------------------------------- the words

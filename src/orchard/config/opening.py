@@ -15,10 +15,12 @@ from orchard.config.user_dirs import UserDirs
 
 
 def opening_line(key: str, value: str, origin: str | None, dirs: UserDirs, top: Path | None) -> str:
-    """How a person adds `value` (as TOML writes it) to the list `key`, or sets the single value `key` to it."""
+    """How a person adds `value` to the list `key`, or sets the single value `key` to it.
+
+    It is as TOML writes it; several values of a list have commas between them."""
     one = key not in LISTS
     if origin is not None and origin.startswith("ORCHARD_"):
-        bare = value.strip('"')
+        bare = value.replace('"', "").replace(", ", ",")
         return f"set {origin} to {bare}" if one else f"add {bare} to the variable {origin}"
     if origin == REPOSITORY_FILE and top is not None:
         trust = ", and trust that file again" if not one else ""

@@ -27,7 +27,7 @@ from orchard.engine.machine.advice import (
     missed_network,
 )
 from orchard.engine.machine.lines import how_to, how_to_have_network
-from orchard.engine.machine.refusals import Kept, Line, kept_from, named_in
+from orchard.engine.machine.refusals import Kept, Line, kept_from, named_in, together
 from orchard.engine.machine.sandbox import (
     Asked,
     Folders,
@@ -47,6 +47,8 @@ from orchard.process.proxy.allowed import Allowed, Reach
 from orchard.process.proxy.refusals import Refusal
 from orchard.process.proxy.routes import BaseUrl, Route
 from orchard.process.sandbox.wall import Wall
+
+Where = tuple[JobId, int, Phase]
 
 
 class Enclosure:
@@ -93,19 +95,21 @@ class Enclosure:
         kept = kept_from(failure.said, policy, env, failure.told)
         if kept and kept[0].path.is_relative_to(self._engine.world.repo.common_dir):
             return advised(failure, self.wall.level, policy) or OF_GIT
-        refused = [self._closed(where, one, failure, home) for one in kept] or self._unreached(where, failure)
+        lines = [one.line(home) for one in kept]
+        closed = [self._closed(where, one, failure, home, lines) for one in kept]
+        refused = closed or self._unreached(where, failure)
         for one in refused:
             self._engine.record(self._run.id, replace(one, subtask=subtask))
         if refused and refused[0].reason == "no-proxy":
             return f"{NO_PROXY} {_who(refused[0])}"
         if refused:
-            return f"{PREFIX}{_who(refused[0])} {self._opens(refused[0], kept[:1], home)}"
+            return f"{PREFIX}{' '.join(map(_who, refused))} {self._opens(refused, kept, home)}"
         advice = self._advised(failure, attempt, phase, subtask)
         named = named_in(failure.told, policy, home) if advice is None else None
         if named is None:
             return advice
-        told = self._closed(where, named, failure, home)
-        return f"{PREFIX}it names {named.path}, which is hidden. {self._opens(told, (), home)}"
+        told = self._closed(where, named, failure, home, ())
+        return f"{PREFIX}it names {named.path}, which is hidden. {self._opens([told], (), home)}"
 
     def _advised(self, failure: Failure, attempt: int, phase: Phase, subtask: str | None) -> str | None:
         """What its words tell, or else what the proxy refused it."""
@@ -126,25 +130,29 @@ class Enclosure:
     def _how(self, line: Line) -> str:
         return how_to(self._engine.world, self._run, self._job, line)
 
-    def _closed(self, where: tuple[JobId, int, Phase], kept: Kept, failure: Failure, home: Path) -> SandboxRefused:
+    def _closed(
+        self, where: Where, kept: Kept, failure: Failure, home: Path, lines: Sequence[Line | None]
+    ) -> SandboxRefused:
+        """What it was kept from, and how to open it together with what `lines` open."""
         assert self.wall is not None
         line = kept.line(home)
         if line is None or (kept.is_socket and self.wall.level == "landlock"):  # which cannot tell sockets apart
             setting, how = None, None
         else:
-            setting, how = str(line), self._how(line)
+            setting, how = str(line), self._how(together(line, lines))
         refused = SandboxRefused(*where, "file", str(kept.path), kept.reason, setting)
         return replace(refused, program=kept.program or failure.program, how=how)
 
-    def _opens(self, refused: SandboxRefused, kept: Sequence[Kept], home: Path) -> str:
-        """What a person does about it, as a sentence."""
-        if refused.how is None:
-            return NOT_OPENED if not Path(refused.name).is_socket() else NO_SOCKET
-        writes = next((line for one in kept if (line := one.line_to_write(home)) is not None), None)
-        more = "" if writes is None else f"; if it is to be written to, {self._how(writes)}"
-        return f"To open it, {refused.how}{more}."
+    def _opens(self, refused: Sequence[SandboxRefused], kept: Sequence[Kept], home: Path) -> str:
+        """What a person does about it, in sentences: once for each key."""
+        hows = list(dict.fromkeys(one.how for one in refused if one.how is not None))
+        if not hows:
+            return NO_SOCKET if Path(refused[0].name).is_socket() else NOT_OPENED
+        writes = [line for one in kept if (line := one.line_to_write(home)) is not None]
+        more = f"; if it is to be written to, {self._how(together(writes[0], writes))}" if writes else ""
+        return f"To open it, {', and '.join(hows)}{more}."
 
-    def _unreached(self, where: tuple[JobId, int, Phase], failure: Failure) -> list[SandboxRefused]:
+    def _unreached(self, where: Where, failure: Failure) -> list[SandboxRefused]:
         """A limit that it came to, or an address that it tried to reach without the proxy."""
         assert self.wall is not None
         world, policy = self._engine.world, self.wall.policy

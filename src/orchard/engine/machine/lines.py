@@ -11,7 +11,7 @@ from orchard.text import quoted
 def how_to(world: World, run: Run, job: JobId, line: Line) -> str:
     """What a person does so that the line holds."""
     if "." in line.key:
-        return world.opening_line(line.key, f'"{line.entry}"')
+        return world.opening_line(line.key, line.values)
     return _in_plan(world, run, job, line)
 
 
@@ -20,12 +20,12 @@ def _in_plan(world: World, run: Run, job: JobId, line: Line) -> str:
     own = f"of job {quoted(job)} in {file}"
     if line.key == "unprotected":
         if found.unprotected is not None:
-            return f'add "{line.entry}" to unprotected {own}'
-        return f'add "{line.entry}" to unprotected in {file}' if run.plan.unprotected else f"put {line} into {file}"
+            return f"add {line.values} to unprotected {own}"
+        return f"add {line.values} to unprotected in {file}" if run.plan.unprotected else f"put {line} into {file}"
     if not isinstance(found.work, AgentWork):  # an agent that heals: it has no work of its own in the plan
-        return world.opening_line("sandbox.allow", f'"{line.entry}"')
+        return world.opening_line("sandbox.allow", line.values)
     if found.work.allowed_urls:
-        return f'add "{line.entry}" to {line.key} in the work {own}'
+        return f"add {line.values} to {line.key} in the work {own}"
     return f"put {line} into the work {own}"
 
 

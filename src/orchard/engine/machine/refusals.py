@@ -54,9 +54,22 @@ class Line(Struct, frozen=True):
 
     key: str
     entry: str
+    more: tuple[str, ...] = ()
+    """Other entries of the same list: a key stands in a file once."""
+
+    @property
+    def values(self) -> str:
+        return ", ".join(f'"{entry}"' for entry in (self.entry, *self.more))
 
     def __str__(self) -> str:
-        return f'{self.key} = ["{self.entry}"]' if "." in self.key else f'{self.key}: ["{self.entry}"]'
+        return f"{self.key} = [{self.values}]" if "." in self.key else f"{self.key}: [{self.values}]"
+
+
+def together(line: Line, lines: Iterable[Line | None]) -> Line:
+    """The line with what others give the same key."""
+    entries = dict.fromkeys(one.entry for one in lines if one is not None and one.key == line.key)
+    first, *more = entries or (line.entry,)
+    return Line(line.key, first, tuple(more))
 
 
 class Kept(Struct, frozen=True):

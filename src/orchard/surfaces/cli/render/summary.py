@@ -1,5 +1,6 @@
 """The last words about a plan: what landed where, what failed, and the command that helps."""
 
+import re
 import time
 
 from msgspec.structs import replace
@@ -28,7 +29,7 @@ def summary_lines(app: App, run: Run, document: PlanView) -> list[Line]:
         (f" after {took}" if took else "", ""),
         (f": {text.counts(plan.counts)}", ""),
     ]
-    lines = [first, *_failures(run, document), *_idle_workers(document)]
+    lines = [first, *_failures(run, document), *_openings(app, run, document), *_idle_workers(document)]
     if plan.landed and run.landed is not None:
         lines.append(_landed_line(app, run, run.landed))
         lines += [request_line(plan.pull_request)] if plan.pull_request is not None else []
@@ -71,6 +72,25 @@ def _failures(run: Run, document: PlanView) -> list[Line]:
         lines += _failure(run, job)
     if len(failed) > FAILURES_SHOWN:
         lines.append([(f"... and {text.many(len(failed) - FAILURES_SHOWN, 'failed job')} more", "dim")])
+    return lines
+
+
+_SETTING = re.compile(r'(sandbox\.\w+) = \["([^"]*)"\]')
+
+
+def _openings(app: App, run: Run, document: PlanView) -> list[Line]:
+    """Where failed jobs were kept from several things that one key opens: that key once, since a file has it once."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for job in (JobId(job.id) for job in document.jobs if job.status == "failed"):
+        last = run.records[job].last
+        for one in last.refused.values() if last is not None else ():
+            if (setting := _SETTING.fullmatch(one.setting or "")) is not None:
+                found.setdefault(setting[1], {}).setdefault(setting[2], set()).add(job)
+    lines: list[Line] = []
+    for key, values in found.items():
+        if len(values) > 1 and len(set().union(*values.values())) > 1:
+            how = app.opening_line(key, ", ".join(f'"{value}"' for value in values))
+            lines.append([("  To open what these jobs were kept from: ", "wait"), (safe(how, 2000), "")])
     return lines
 
 
