@@ -111,3 +111,20 @@ async def test_folders_nested_deeper_than_the_stack_end_no_engine_and_go_with_th
 
     assert status["plan"]["status"] == "succeeded", job(status, "a")
     assert not list((orchard.repo.path / ".git/orchard/jobs").iterdir())
+
+
+@pytest.mark.parametrize("mode", ["0777", "0"])
+async def test_a_temporary_folder_goes_whatever_mode_the_job_gave_it_and_is_never_advised_to_be_opened(
+    orchard: Orchard, level: str, mode: str
+) -> None:
+    changed = f"mkdir $TMPDIR/own && chmod {mode} $TMPDIR/own $TMPDIR/. && echo $TMPDIR"
+    said = "ls $TMPDIR; ls /tmp; touch $TMPDIR/x /tmp/x; cd $TMPDIR; echo ls: /tmp: Permission denied >&2; exit 1"
+
+    status = await orchard.run(
+        f"name: n\nsetup: {changed}\njobs:\n  - id: a\n    heal: false\n    work: |\n      {said}\n"
+    )
+
+    failed = job(status, "a")
+    assert failed["status"] == "failed" and "sandbox." not in str(failed["hint"]), failed
+    await orchard.ask("delete_plan")
+    assert not list((orchard.repo.path / ".git/orchard/jobs").iterdir())
