@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.engine.machine.advice import Failure, advised, limit_reached, missed_network, program_in
+from orchard.engine.machine.advice import Failure, advised, limit_reached, local_port, missed_network, program_in
 from orchard.model.events.plans import SandboxRefused
 from orchard.model.plan import PlanId
 from orchard.process.sandbox.level import walls
@@ -92,6 +92,15 @@ async def test_what_the_proxy_refused_names_the_program_and_where_the_line_belon
     assert "config.toml" in refused.how
     shown = "".join(text for line in job_lines(orchard.app.job("a", None), look_now()) for text, _ in line)
     assert "10.0.0.1:80 (private, python3); to open it: put sandbox.allow" in shown
+
+
+async def test_a_name_of_a_private_address_is_told_to_be_opened_by_the_address(orchard: Orchard, level: str) -> None:
+    asks = f"NO_PROXY= no_proxy= {PYTHON} -c 'import urllib.request as u; u.urlopen(\"http://localhost:9/\")'"
+    _, refused = await failed(orchard, asks)
+
+    (one,) = [one for one in refused if one.name == "localhost:9"]
+    assert one.setting == 'sandbox.allow = ["127.0.0.1:9"]'
+    assert "the address itself: a name opens public addresses only" in str(one.how)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +195,23 @@ POLICY = Policy(home=Path("/h"), temporary=Path("/t"))
 )
 def test_an_address_is_read_out_of_the_words_of_programs(said: str, address: str | None) -> None:
     assert missed_network(Failure(said, ())) == address
+
+
+def test_an_address_in_the_command_is_named_and_a_port_of_this_machine_found() -> None:
+    tries = "python3 -c 'socket.create_connection((\"{}\", 443))'"
+    unreachable = "OSError: [Errno 101] Network is unreachable"
+    assert missed_network(Failure(unreachable, ("sh", "-c", tries.format("192.0.2.1")))) == "192.0.2.1:443"
+    assert missed_network(Failure(unreachable, ("sh", "-c", tries.format("2001:db8::1")))) == "[2001:db8::1]:443"
+    for local in ("localhost", "::1", "127.0.0.1"):
+        assert local_port(Failure("Connection refused", ("sh", "-c", tries.format(local)))) == 443
+    assert local_port(Failure("connect to [::1]:80: connection refused", ())) == 80
+
+
+async def test_pip_without_a_network_is_told_so(orchard: Orchard, level: str) -> None:
+    fails = "echo 'ERROR: Could not find a version that satisfies the requirement x (from versions: none)'; exit 1"
+    hint, (refused,) = await failed(orchard, fails, "network: off, ")
+    assert (refused.name, refused.reason) == ("the package index", "network-off")
+    assert "take network: off away from job 'a'" in hint
 
 
 def test_a_limit_that_nobody_set_is_not_blamed() -> None:

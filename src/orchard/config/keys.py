@@ -249,7 +249,8 @@ _TABLE = (
     Key(
         "sandbox.allow",
         list_of(endpoint),
-        "addresses that every job may reach behind the wall (`host`, `host:port`, `*.host`), also private ones",
+        "what every job may reach behind the wall (`host`, `host:port`, `*.host`); a name leads to public addresses "
+        "only, and a private one is reached where the address itself stands here (`10.0.0.5:443`)",
         needs_trust=True,
     ),
     Key(

@@ -24,6 +24,7 @@ from orchard.engine.machine.advice import (
     advised,
     limit_reached,
     local_port,
+    missed_index,
     missed_network,
 )
 from orchard.engine.machine.lines import how_to, how_to_have_network
@@ -161,7 +162,8 @@ class Enclosure:
             setting, how = f"{key} = {2 * most}", world.opening_line(key, str(2 * most))
             told = SandboxRefused(*where, "limit", f"{limit} above {most}", "limit", setting)
             return [replace(told, program=failure.program, how=how)]
-        if (address := missed_network(failure)) is None:
+        address = missed_network(failure) or (missed_index(failure) if policy.network == "off" else None)
+        if address is None:
             return []
         if policy.network == "off":
             how = how_to_have_network(world, self._run, self._job)
@@ -228,6 +230,8 @@ class Enclosure:
             name = f"{refusal.host}:{refusal.port}"
             line = _line_for(refusal)
             how, setting = (None, None) if line is None else (self._how(line), str(line))
+            if how is not None and refusal.own and refusal.address not in (None, refusal.host):
+                how += " (the address itself: a name opens public addresses only)"
             refused = SandboxRefused(self._job, attempt, phase, "network", name, refusal.reason, setting)
             known = replace(refused, count=refusal.count, subtask=subtask, program=refusal.program, how=how)
             self._engine.record(self._run.id, known)

@@ -46,7 +46,7 @@ OTHER_GIT = (
     "job's, first: unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES"
 )
 
-_LOCAL_PORT = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::|,? port |', )(\d{1,5})")
+_LOCAL_PORT = re.compile(r"""(?:127\.0\.0\.1|localhost|\[?::1\]?)(?::|,? port |["'], )(\d{1,5})""")
 _LOCAL = re.compile(r"127\.0\.0\.1|localhost|\[?::1\]?[: ]")
 _REFUSED = re.compile(
     "connection refused|ECONNREFUSED|couldn't connect|could not connect|failed to connect", re.IGNORECASE
@@ -77,6 +77,8 @@ _HOST = re.compile(
     r"(?:(?: port |:)(\d{1,5}))?",
     re.IGNORECASE,
 )
+_PAIR = re.compile(r"""["']([\w.-]+\.[\w-]+|[0-9a-f:]*:[0-9a-f:]+)["'], (\d{1,5})\b""")
+_NO_INDEX = re.compile(r"could not find a version that satisfies .{0,400}\(from versions: none\)", re.IGNORECASE)
 _URL = re.compile(r"https?://([\w.-]+(?::\d{1,5})?)|[\w.-]+@([\w.-]+\.[\w-]+):")
 _PROGRAM = re.compile(r"(?:[\w./+-]*/)?([\w.+-]{1,40})(?:\[\d+\])?: ")
 _NOBODY = frozenset({"error", "fatal", "warning", "hint", "remote", "note", "info", "caused"})
@@ -158,8 +160,14 @@ def missed_network(failure: Failure) -> str | None:
 def _addresses(failure: Failure) -> Iterator[str]:
     for host, port in _HOST.findall(failure.said):
         yield f"{host}:{port}" if port else host
-    for word in failure.told:
+    for word in (failure.said, *failure.told):
         yield from (one or other for one, other in _URL.findall(word))
+        yield from (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in _PAIR.findall(word))
+
+
+def missed_index(failure: Failure) -> str | None:
+    """What pip looks for packages in, where it found none; without a network that is why."""
+    return next(_addresses(failure), "the package index") if _NO_INDEX.search(failure.said) else None
 
 
 def local_port(failure: Failure) -> int | None:
