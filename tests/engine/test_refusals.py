@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.engine.machine.advice import NO_PORTS, USE_TMPDIR, Failure, advised, missed_network
+from orchard.engine.machine.advice import NO_PORTS, USE_TMPDIR, Failure, advised, local_port, missed_network
 from orchard.engine.machine.refusals import kept_from
 from orchard.process.sandbox.policy import Policy
 
@@ -131,6 +131,9 @@ def test_a_program_that_may_not_bind_is_told_of_ports_behind_landlock(home: Path
     told = ("/bin/sh", "-c", "python3 -c 's.bind((\"127.0.0.1\", 80))'")
     assert (
         advised(Failure("PermissionError: [Errno 13] Permission denied\n", told), "landlock", policy(home)) == NO_PORTS
+    )
+    assert local_port(Failure("PermissionError: [Errno 13] Permission denied\n", told)) is None, (
+        "no line lets it listen"
     )
 
 

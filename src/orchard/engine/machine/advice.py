@@ -65,6 +65,10 @@ _NO_SOCKET = re.compile(
 _NO_TMP = re.compile(r"(?<![\w.])/(?:var/)?tmp/.{0,400}(permission denied|EACCES)", re.IGNORECASE)
 _NO_TMP_RAISED = re.compile(r"(permission denied|EACCES).{0,40}(?<![\w.])/(?:var/)?tmp/", re.IGNORECASE)
 _NO_PATH = re.compile(r"permission denied\s*$", re.IGNORECASE)
+_DENIED, _LISTENS = (
+    re.compile("permission denied|EACCES", re.IGNORECASE),
+    re.compile(r"\b(bind|listen|create_server)\b"),
+)
 _SOCKETS = re.compile(r"\b(bind|listen|connect|create_server)\b")
 _BROKEN_GIT = re.compile(
     "not a git repository|does not appear to be a git repository|bad object|invalid sha1 pointer|appears to be broken"
@@ -171,7 +175,9 @@ def missed_index(failure: Failure) -> str | None:
 
 
 def local_port(failure: Failure) -> int | None:
-    """The port of this machine that a program looked for."""
+    """The port of this machine that a program looked for; none that it wanted to listen on."""
+    if _DENIED.search(failure.said) and any(_LISTENS.search(text) for text in (failure.said, *failure.told)):
+        return None
     return next((int(port) for text in (failure.said, *failure.told) for port in _LOCAL_PORT.findall(text)), None)
 
 
