@@ -128,3 +128,14 @@ async def test_a_temporary_folder_goes_whatever_mode_the_job_gave_it_and_is_neve
     assert failed["status"] == "failed" and "sandbox." not in str(failed["hint"]), failed
     await orchard.ask("delete_plan")
     assert not list((orchard.repo.path / ".git/orchard/jobs").iterdir())
+
+
+async def test_a_result_that_is_nested_deeper_than_the_stack_is_committed(orchard: Orchard) -> None:
+    nests = NESTS.replace("3000", "1200")
+
+    status = await orchard.run(
+        f"name: n\ntarget: other\njobs:\n  - id: a\n    work: |\n      python3 -c \"{nests}; open('f', 'w')\"\n"
+    )
+
+    assert status["plan"]["status"] == "succeeded", job(status, "a")
+    assert [name for name in orchard.repo.files("other") if name.count("/") == 1200]

@@ -59,6 +59,28 @@ def entries(folder: AnyStr | os.PathLike[AnyStr]) -> list[os.DirEntry[AnyStr]]:
         return []
 
 
+def walk(top: AnyStr) -> Iterator[tuple[AnyStr, list[AnyStr], list[AnyStr]]]:
+    """As `os.walk`, from the top down, which before Python 3.12 calls itself for each level of folders."""
+    waiting = [top]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                rows = [(entry, _is_folder(entry)) for entry in found]
+        except OSError:
+            continue
+        inner = [entry for entry, is_folder in rows if is_folder]
+        yield folder, [entry.name for entry in inner], [entry.name for entry, is_folder in rows if not is_folder]
+        waiting += [entry.path for entry in reversed(inner) if not entry.is_symlink()]
+
+
+def _is_folder(entry: os.DirEntry[AnyStr]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def mounts_below(path: Path) -> list[Path]:
     """The mount points at or below a folder. A bind mount has its own device number only sometimes."""
     try:

@@ -24,6 +24,7 @@ from orchard.config.user_dirs import UserDirs
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import Hint, Next, OrchardError, Say, steps_of
 from orchard.git.command import MINIMUM_VERSION, Blocked
+from orchard.git.folders import walk
 from orchard.git.hazards import hazards
 from orchard.git.landing.claim import Astray, claims, found_again
 from orchard.git.landing.intent import DamagedNotes, read_intent
@@ -388,7 +389,7 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
 
 def _weigh(folder: Path) -> tuple[int, int]:
     files = size = 0
-    for place, _, names in os.walk(folder):
+    for place, _, names in walk(str(folder)):
         for name in names:
             files += 1
             try:

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from orchard.files import open_plain
 from orchard.git.command import Blocked, Git, GitError
-from orchard.git.folders import lstat
+from orchard.git.folders import lstat, parents
 from orchard.git.objects.reader import ObjectMissing
 from orchard.git.pipes import ELSEWHERE, special_notes
 from orchard.text import escaped
@@ -327,10 +327,14 @@ def _is_file(path: bytes) -> bool:
 
 def _is_behind_link(top: bytes, name: bytes, known: dict[bytes, bool]) -> bool:
     """Whether a folder on the way to this name is a link by now."""
-    folder = name.rpartition(b"/")[0]
-    if folder not in known:
-        known[folder] = _is_behind_link(top, folder, known) or Path(os.fsdecode(top + b"/" + folder)).is_symlink()
-    return known[folder]
+    near = name.rpartition(b"/")[0]
+    if near not in known:  # from the top on, and not by calling itself: a job nests folders deeper than the stack
+        behind = known.get(b"", False)
+        for folder in (*parents(near), near):
+            if folder not in known:
+                known[folder] = behind or Path(os.fsdecode(top + b"/" + folder)).is_symlink()
+            behind = known[folder]
+    return known[near]
 
 
 def _storable(path: bytes) -> bool:
