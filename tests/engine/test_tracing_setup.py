@@ -226,7 +226,7 @@ def test_a_place_that_does_not_answer_costs_spans_and_nothing_else(
         endpoint = f"http://127.0.0.1:{place.getsockname()[1]}"
         done = run_cli(orchard, "-m", "orchard", "run", str(plan_file(tmp_path)), OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
 
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (0, 2), done.stderr
     said = done.stderr.rstrip()
     assert "could not be sent" in said
 
@@ -261,7 +261,7 @@ def test_a_place_that_refuses_is_named_by_its_answer(orchard: Orchard, tmp_path:
             orchard, "-m", "orchard", "run", str(plan_file(tmp_path)), OTEL_EXPORTER_OTLP_ENDPOINT=collector.url
         )
 
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (0, 2), done.stderr
     said = done.stderr.rstrip()
     assert "could not be sent" in said and "401" in said
 

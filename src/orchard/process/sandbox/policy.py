@@ -97,9 +97,13 @@ class Policy(Struct, frozen=True, kw_only=True):
         yield from ((path, "socket") for path in self.sockets)
 
     def access(self, path: Path) -> Access:
-        """What may be done with a path; `exposed` where no place holds it, for the root of the disk may be read."""
+        """What may be done with a path; `exposed` where no place holds it, for the root of the disk may be read.
+
+        What is protected can be written no more, and is shown no more than it would be else."""
         table = dict(self.places())
-        return next((table[place] for place in (path, *path.parents) if place in table), "exposed")
+        found = [table[place] for place in (path, *path.parents) if place in table]
+        outside: Access = next((access for access in found if access != "protected"), "exposed")
+        return outside if found[:1] != ["protected"] or outside == "hidden" else "protected"
 
     def may_read(self, path: Path) -> bool:
         return self.access(path) != "hidden"
