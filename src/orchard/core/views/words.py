@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from orchard.core.views.documents import FileCounts
+from orchard.core.views.documents import Changes, FileCounts
 
 
 def duration(seconds: float) -> str:
@@ -41,8 +41,9 @@ def changes(summary: FileCounts) -> str:
     files = summary.added + summary.modified + summary.deleted
     if not files:
         return ""
-    added, deleted = getattr(summary, "lines_added", None), getattr(summary, "lines_deleted", None)
-    lines = f" +{added:,} -{deleted:,}" if added or deleted else ""
+    lines = ""
+    if isinstance(summary, Changes) and (summary.lines_added or summary.lines_deleted):
+        lines = f" +{summary.lines_added or 0:,} -{summary.lines_deleted or 0:,}"
     return f"{many(files, 'file')}{lines}"
 
 

@@ -265,10 +265,11 @@ class LiveTree:
     def _take_back_what_was_folded(self) -> None:
         """Erase the last picture where the screen became narrower: the terminal broke its lines into more rows."""
         width, (drawn_at, lengths) = self.console.size.width, self._drawn
-        if self.live.is_started and not self.live._alt_screen and lengths and width < drawn_at:
+        if self.live.is_started and not self.details and lengths and width < drawn_at:
             rows = sum(max(1, -(-length // width)) for length in lengths)
-            self.console.file.write(f"\r\x1b[{rows - 1}A\x1b[J" if rows > 1 else "\r\x1b[J")
-            self.live._live_render._shape = None
+            up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+            # Rich goes up as many lines as it drew: they are there again, and empty.
+            self.console.file.write(f"\r{up}\x1b[J" + "\n" * (len(lengths) - 1))
 
     def _text(self, line: Line) -> Any:
         from rich.text import Text
