@@ -101,7 +101,7 @@ class App(Library):
 
     def opening_line(self, key: str, value: str) -> str:
         """How a person gives a setting one more value: the line, and the file that it belongs into."""
-        from orchard.config.opening import opening_line, origin_of  # only a program that failed needs it
+        from orchard.config.setting_line import opening_line, origin_of  # only a program that failed needs it
 
         top = self.repo.main_top or self.repo.top
         return opening_line(key, value, origin_of(self.settings.origins, key), self.dirs, top)

@@ -80,7 +80,9 @@ def _decide(run: Run, args: ResolveConflict, _: object, scene: Scene) -> Decisio
     if args.step == "abort":
         if run.records[job].conflict is None:
             _refuse(run, job)
-            raise UsageError(f"Nobody resolves a conflict of job '{job}' by hand.", Next("get_job", run.id, job))
+            raise UsageError(
+                f"Job '{job}' has no conflict that you are resolving by hand.", Next("get_job", run.id, job)
+            )
         return Decision(answer={"job": job})
     _refuse(run, job)
     if args.step == "continue" and not is_open(run, job):

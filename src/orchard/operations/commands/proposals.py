@@ -20,7 +20,7 @@ WAITS = ("landing", proposals.KIND)
 
 
 class ProposePlan(OfPlan, frozen=True, kw_only=True):
-    draft: Annotated[bool, says("As a draft, which nobody is asked to review yet.")] = False
+    draft: Annotated[bool, says("Open it as a draft, so that the forge asks no reviewers yet.")] = False
 
 
 class Proposed(Done, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchard.config.load import load_settings
-from orchard.config.opening import opening_line, origin_of
+from orchard.config.setting_line import opening_line, origin_of
 from orchard.config.user_dirs import UserDirs
 
 CASES = {
