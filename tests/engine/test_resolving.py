@@ -189,7 +189,7 @@ async def test_giving_up_saves_what_was_edited_and_leaves_the_conflict(orchard: 
     assert statuses(orchard.status())[loser] == "failed"
     with pytest.raises(UsageError, match="no worktree for its conflict"):
         await step(orchard, loser, "continue")
-    with pytest.raises(UsageError, match="Nobody resolves"):
+    with pytest.raises(UsageError, match="no conflict that you are resolving"):
         await step(orchard, loser, "abort")
     assert "<<<<<<<" in (Path((await step(orchard, loser))["folder"]) / "shared.txt").read_text()
 
