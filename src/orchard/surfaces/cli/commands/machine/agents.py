@@ -38,8 +38,9 @@ from orchard.model.permissions import ALL, ASK, MODES, Tools, made, narrowed, wr
 from orchard.model.usage import Usage, total
 from orchard.operations.queries.definitions import definition_item, definition_items, described_here
 from orchard.store.redact import Redactor, redact_text
-from orchard.surfaces.cli.commands.plans.run import Screen, not_remembered, read_words, until_stopped
+from orchard.surfaces.cli.commands.plans.run import Screen, not_remembered, read_words
 from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.interruption import until_stopped
 from orchard.surfaces.cli.options import (
     app_for_work,
     complete_agents,

@@ -3,10 +3,9 @@
 import asyncio
 import os
 import shlex
-import signal
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from msgspec import Struct, field
@@ -28,6 +27,7 @@ from orchard.surfaces.cli.dry_run import show_rehearsal
 from orchard.surfaces.cli.editor_schemas import refresh_schemas
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
+from orchard.surfaces.cli.interruption import until_stopped
 from orchard.surfaces.cli.options import (
     app_for_work,
     app_of,
@@ -156,8 +156,6 @@ def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None 
 
     return ask
 
-
-Answer = TypeVar("Answer")
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -330,22 +328,6 @@ def ask_agent(terminal: Terminal, app: App, goal: str, name: str | None, model: 
 
 async def not_remembered(identity: Identity) -> None:
     """What is told of each program that an agent starts: here they all end before its turn does."""
-
-
-def until_stopped(work: Callable[[], Coroutine[None, None, Answer]]) -> Answer:
-    """Run to the end; a signal that ends us cancels the work first, so that nothing of it goes on."""
-
-    async def run() -> Answer:
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        assert task is not None
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
-        return await work()
-
-    try:
-        return asyncio.run(run())
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
 
 
 class Screen:
