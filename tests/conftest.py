@@ -3,6 +3,7 @@
 import os
 import re
 from collections import Counter
+from collections.abc import Generator
 from itertools import count
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import settings
 from orchard.model.secrets import looks_secret
 from tests.examples import examples, is_everyday
 from tests.nursery import begin_for_workers
+from tests.strays import end_strays
 
 settings.register_profile("share", examples())
 settings.load_profile("share")
@@ -40,6 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         rows[function] += 1
         if not is_everyday(item.name, rows[function]):
             item.add_marker("slow")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """After the last test of a module none of its programs runs: every test after it would meet them."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        assert not (left := end_strays()), f"tests of {item.path.name} left programs running:\n" + "\n".join(left)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -37,7 +37,7 @@ def test_what_fails_only_beside_others_passes_and_is_named(tmp_path: Path) -> No
     [
         ("def test_a(): assert False", 1),
         ("\n".join(f"def test_{n}():\n    from pathlib import Path\n    p = Path(f'm{n}')\n"
-                   "    seen, _ = p.exists(), p.touch()\n    assert seen" for n in range(4)), 1),
+                   "    seen, _ = p.exists(), p.touch()\n    assert seen" for n in range(9)), 1),
         ("import nowhere_at_all", 2),
         ("", 5),
     ],

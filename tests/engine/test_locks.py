@@ -18,7 +18,8 @@ from orchard.engine.server.address import read_address
 from orchard.engine.server.session import Session
 from orchard.errors import OrchardError
 from orchard.model.plan import PlanId
-from orchard.process.families.identity import is_stopped
+from orchard.process.families.exits import wait_exit
+from orchard.process.families.identity import identify, is_stopped
 from orchard.store.db import StoreError
 from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, until
@@ -37,10 +38,13 @@ def stopped(orchard: Orchard) -> Iterator[int]:
     subprocess.run(words, cwd=orchard.repo.path, check=True, timeout=60, env={**os.environ, "PYTHONWARNINGS": "ignore"})
     address = read_address(orchard.repo.path / ".git" / "orchard")
     assert address is not None
+    engine = identify(address.pid)
+    assert engine is not None
     os.kill(address.pid, signal.SIGSTOP)
     yield address.pid
     os.kill(address.pid, signal.SIGCONT)
     os.kill(address.pid, signal.SIGTERM)
+    assert wait_exit(engine, 30)
 
 
 async def test_a_stopped_engine_is_named_instead_of_waited_for(orchard: Orchard, stopped: int) -> None:

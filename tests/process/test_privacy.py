@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from orchard.engine.server.address import read_address
+from orchard.process.families.exits import wait_exit
+from orchard.process.families.identity import identify
 from orchard.testing import Repo
 
 USER = 54_321
@@ -27,6 +31,10 @@ def home() -> Iterator[Path]:
     for path in [folder, *folder.rglob("*")] if os.getuid() == 0 else ():
         os.chown(path, USER, USER, follow_symlinks=False)
     yield folder
+    address = read_address(folder / "repo" / ".git" / "orchard")
+    if address is not None and (engine := identify(address.pid)) is not None:
+        os.kill(engine.pid, signal.SIGTERM)
+        assert wait_exit(engine, 30)
     shutil.rmtree(folder)
 
 
