@@ -27,6 +27,8 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = "PYTEST_NURSERY"
 """Where the nursery of the whole run listens."""
+OWN: set[int] = set()
+"""The pids of those that this process has begun: children that are to stay until it ends."""
 LONGEST = 1024 * 1024
 NOT_IMPORTED = ("orchard.bench", "orchard.__main__")
 IMPORTED_LATE = ("rich.console", "rich.live", "rich.table", "rich.markup", "ruamel.yaml", "anthropic", "openai")
@@ -69,9 +71,11 @@ def _begin() -> Path:
         door.listen(64)
         argv = [sys.executable, "-m", "tests.nursery", str(door.fileno()), str(place)]
         # Not waited for: it ends when the last of us has hung up.
-        subprocess.Popen(
+        begun = subprocess.Popen(
             argv, cwd=ROOT, pass_fds=[door.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
-        ).returncode = 0
+        )
+        begun.returncode = 0
+        OWN.add(begun.pid)
     return place
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from orchard.process.families.exits import send, wait_exit
 from orchard.process.families.identity import Identity
 from orchard.process.families.orphans import adopted
+from tests.nursery import OWN
 
 LEAVES = 2.0
 """Seconds that a program which was asked to end has before it counts as left."""
@@ -15,7 +16,7 @@ LEAVES = 2.0
 def end_strays() -> list[str]:
     """The command lines of living children of this process that are in a session of their own; they are ended."""
     lines: list[str] = []
-    while left := [identity for identity in adopted(known=()) if not wait_exit(identity, LEAVES)]:
+    while left := [identity for identity in adopted(known=OWN) if not wait_exit(identity, LEAVES)]:
         lines += map(_command, left)
         for identity in left:
             send(identity, signal.SIGKILL)
