@@ -196,6 +196,22 @@ async def test_a_plan_is_paused_goes_on_and_is_canceled_by_keys_and_leaving_ends
         await person.until(lambda: desk.status()["plan"]["status"] == "canceled", lambda: person.screen)
 
 
+async def test_what_was_told_stays_until_a_person_chooses_another_row(desk: Desk, gate: Path) -> None:
+    begin(desk, jobs(gate))
+    async with watched(opened(desk)) as person:
+        await person.sees("running work", "failed: work", "Evil [reverse]name[/] [@click")
+        await person.chooses("back/bad")
+        person.watcher.say("It is told.")
+        person.watcher.folded["back"] = True  # the chosen row is gone, and another one is chosen by nobody
+        person.watcher._changed.set()
+        await person.until(lambda: "back/bad" not in person.watcher.rows, lambda: person.screen)
+        await person.pilot.pause()
+        await person.sees("It is told.")
+        await person.presses("up")
+        await person.until(lambda: "It is told." not in person.screen, lambda: person.screen)
+        gate.touch()
+
+
 WAITS = """
 name: Waits
 target: goal

@@ -36,11 +36,11 @@ class Rows(ScrollView):
     SIDE_STEP = 8
 
     class Chosen(Message):
-        """Another row is chosen."""
+        """Another row is chosen: `by_person`, or because the rows are others now."""
 
-        def __init__(self, rows: "Rows") -> None:
+        def __init__(self, rows: "Rows", *, by_person: bool) -> None:
             super().__init__()
-            self.rows = rows
+            self.rows, self.by_person = rows, by_person
 
     class Sideways(Message):
         """The key to the left or to the right, on a row."""
@@ -86,16 +86,16 @@ class Rows(ScrollView):
         if self.sticks:
             self.call_after_refresh(self.to_end)
         if self.picks and before != self.chosen:
-            self.post_message(self.Chosen(self))
+            self.post_message(self.Chosen(self, by_person=False))
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         """Show lines that nobody chooses from."""
         width = max((sum(cells(text) for text, _ in line) for line in lines), default=0)
         self.show(range_names(len(lines)), lines.__getitem__, width)
 
-    def choose(self, name: str) -> None:
+    def choose(self, name: str, *, by_person: bool) -> None:
         if name in self.names:
-            self._go_to(self.names.index(name))
+            self._go_to(self.names.index(name), by_person=by_person)
 
     def to_end(self) -> None:
         self.scroll_to(y=self.max_scroll_y, animate=False)
@@ -162,7 +162,7 @@ class Rows(ScrollView):
         if self.picks and 0 <= number < len(self.names):
             self._go_to(number)
 
-    def _go_to(self, number: int) -> None:
+    def _go_to(self, number: int, *, by_person: bool = True) -> None:
         if number == self.at or not self.names:
             return
         self.refresh_line(self.at)
@@ -171,7 +171,7 @@ class Rows(ScrollView):
         top, height = self.scroll_offset.y, max(1, self.size.height)
         if not top <= number < top + height:
             self.scroll_to(y=number if number < top else number - height + 1, animate=False)
-        self.post_message(self.Chosen(self))
+        self.post_message(self.Chosen(self, by_person=by_person))
 
     def watch_has_focus(self, focused: bool) -> None:
         super().watch_has_focus(focused)

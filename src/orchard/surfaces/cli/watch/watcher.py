@@ -218,7 +218,8 @@ class Watcher(TextualApp[None]):
         part, first = self.part("plans"), not self.part("plans").names
         part.show(names, lines.__getitem__)
         if first:
-            part.choose(next((name for name, chosen in self._listed.items() if chosen == self.chosen), ""))
+            name = next((name for name, chosen in self._listed.items() if chosen == self.chosen), "")
+            part.choose(name, by_person=False)
 
     def _plan_line(self, plan: PlanSummary) -> Line:
         status = str(plan.status)
@@ -306,7 +307,8 @@ class Watcher(TextualApp[None]):
     # ------------------------------------------------------------------------------------------ keys
 
     def on_rows_chosen(self, message: Rows.Chosen) -> None:
-        self._told = None
+        if message.by_person:
+            self._told = None
         if message.rows.id == "plans":
             self._choose_plan(message.rows.chosen or "")
         elif message.rows.id == "tree":
@@ -357,7 +359,7 @@ class Watcher(TextualApp[None]):
         names = list(self._listed)
         now = next((number for number, name in enumerate(names) if self._listed[name] == self.chosen), 0)
         if 0 <= now + by < len(names):
-            self.part("plans").choose(names[now + by])
+            self.part("plans").choose(names[now + by], by_person=True)
 
     def action_ask(self, key: str) -> None:
         action = next(one for one in ACTIONS if one.key == key)
