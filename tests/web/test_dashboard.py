@@ -301,6 +301,27 @@ def test_everything_is_reached_by_keys(tab: Tab) -> None:
     expect(tab.page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_a_phone_has_everything_that_a_desk_has(tab: Tab) -> None:
+    plan = submitted(tab, "Small", shell("s", "echo 1 > small.txt"))
+    until(lambda: tab.desk.status(plan)["plan"]["landed"])
+    tab.page.set_viewport_size({"width": 400, "height": 800})
+    tab.plan(plan)
+    expect(tab.page.locator("a.node")).to_have_count(2)
+    assert tab.page.evaluate("document.documentElement.scrollWidth") == 400, "nothing is wider than the screen"
+    tab.page.get_by_role("button", name="Theme: system").click()
+    expect(tab.page.locator("html[data-theme=light]")).to_be_attached()
+    tab.page.get_by_role("button", name=re.compile("^Go to")).click()
+    tab.page.get_by_role("option", name=re.compile("^Change the theme")).click()
+    expect(tab.page.locator("html[data-theme=dark]")).to_be_attached()
+
+    tab.page.set_viewport_size({"width": 1400, "height": 900})
+
+    graph = "document.querySelector('.graph').getBoundingClientRect()"
+    node = "document.querySelector('a.node').getBoundingClientRect()"
+    middle = f"Math.abs(({graph}.left + {graph}.right) - ({node}.left + {node}.right)) / 2"
+    until(lambda: tab.page.evaluate(middle) < 300, "the graph is in the middle of a larger screen", 5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_has_a_serious_problem_for_people_who_hear_or_see_otherwise(tab: Tab, scheme: str) -> None:

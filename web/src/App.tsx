@@ -60,7 +60,7 @@ export function App() {
         <div className="bottom">
           <button className="item" onClick={() => setPalette(true)}>
             <Icon shape="search" />
-            Go to … <span className="kbd" style={{ marginLeft: "auto" }}>Ctrl K</span>
+            Go to … <span className="kbd wide" style={{ marginLeft: "auto" }}>Ctrl K</span>
           </button>
           <ThemeButton />
         </div>
@@ -139,9 +139,12 @@ function Connected({ children }: { children: ReactNode }) {
 function ThemeButton() {
   const [now, setNow] = useState(theme);
   return (
-    <button className="item" onClick={() => setNow(nextTheme())} title="Light, dark, or as the system says">
+    <button className="item" onClick={() => setNow(nextTheme())} aria-label={`Theme: ${now}`} title="Light, dark, or as the system says">
       <Icon shape="sun" />
-      Theme: {now}
+      <span>
+        <span className="wide">Theme: </span>
+        {now}
+      </span>
     </button>
   );
 }

@@ -1,7 +1,7 @@
 // Everything that happened to a plan, the newest first.
 import { useState } from "react";
 import type { Plan } from "../deltas";
-import { moment, visible, visibleName } from "../format";
+import { moment, phaseWords, visible, visibleName } from "../format";
 import { useJournal } from "../journal";
 import { Empty, Loading } from "../parts/bits";
 import { href } from "../route";
@@ -20,14 +20,14 @@ export function EventsTab({ repo, plan }: { repo: string; plan: Plan }) {
   const shown = found.slice(-most).reverse();
   return (
     <div className="stack">
-      <div className="row">
+      <div className="row wrap">
         <span className="soft grow">
           {found.length} of {events.length} events
         </span>
         <input className="input" type="search" placeholder="Search  ( / )" aria-label="Search events" value={search} onChange={(event) => setSearch(event.target.value)} />
       </div>
       <div className="card scroll">
-        <table className="list">
+        <table className="list events">
           <thead>
             <tr>
               <th className="num">No.</th>
@@ -45,12 +45,12 @@ export function EventsTab({ repo, plan }: { repo: string; plan: Plan }) {
                   {moment(one.at, Date.now())}
                 </td>
                 <td>
-                  <b>{sentence(one.type)}</b> {typeof one["phase"] === "string" && <span className="soft">{one["phase"]}</span>}
+                  <b>{sentence(one.type)}</b> {typeof one["phase"] === "string" && <span className="soft">{phaseWords(one["phase"])}</span>}
                 </td>
                 <td>
                   {typeof one["job"] === "string" && (
                     <a className="link words" href={href({ page: "job", repo, plan: plan.plan.id, job: one["job"], tab: "log" })}>
-                      {visibleName(one["job"])}
+                      {plan.jobs.get(one["job"])?.validation ? "verify and land" : visibleName(one["job"])}
                     </a>
                   )}
                 </td>

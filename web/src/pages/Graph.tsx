@@ -1,6 +1,6 @@
 // The graph of a plan: live, with groups that fold, and the way that takes longest.
-import { Background, Controls, Handle, MiniMap, Position, ReactFlow, type Edge, type Node, type NodeProps } from "@xyflow/react";
-import { memo, useMemo, useState } from "react";
+import { Background, Controls, Handle, MiniMap, Position, ReactFlow, useReactFlow, useStore, type Edge, type Node, type NodeProps } from "@xyflow/react";
+import { memo, useEffect, useMemo, useRef, useState } from "react";
 import { jobsOf, type Plan } from "../deltas";
 import { FOLDED_FROM, criticalPath, draw, groupsOf, pathsOf } from "../graph";
 import type { JobStatus, JobView } from "../generated/api";
@@ -12,6 +12,7 @@ import { useNow } from "../state";
 
 const COLOURS: Record<Tone, string> = { ok: "var(--ok)", run: "var(--run)", bad: "var(--bad)", wait: "var(--wait)", ask: "var(--ask)", off: "var(--line-strong)" };
 
+const FIT = { padding: 0.12, maxZoom: 1.05, minZoom: 0.35 };
 const MANY = 300; // jobs; with more, their times are as of the last change, and not of each second
 
 interface Data extends Record<string, unknown> {
@@ -42,6 +43,7 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
     if (!next.delete(group)) next.add(group);
     setFolded(next);
   };
+  const moved = useRef(false);
   const vertical = direction === "TB";
   const nodes = drawing.nodes.map((one): Node<Data> => {
     const base = { id: one.id, position: { x: one.x, y: one.y }, width: one.width, height: one.height, draggable: false, selectable: false, focusable: false };
@@ -75,13 +77,24 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
           {vertical ? "Left to right" : "Top to bottom"}
         </button>
       </div>
-      <ReactFlow key={`${direction} ${folded.size}`} nodes={nodes} edges={edges} nodeTypes={TYPES} fitView fitViewOptions={{ padding: 0.12, maxZoom: 1.05, minZoom: 0.35 }} minZoom={0.05} maxZoom={1.6} nodesDraggable={false} nodesConnectable={false} elementsSelectable={false} onlyRenderVisibleElements={nodes.length > 80} proOptions={{ hideAttribution: true }} panOnScroll={false} zoomOnDoubleClick={false} preventScrolling aria-label="The graph of the plan">
+      <ReactFlow key={`${direction} ${folded.size}`} nodes={nodes} edges={edges} nodeTypes={TYPES} fitView fitViewOptions={FIT} onMoveStart={(event) => (moved.current ||= event !== null)} minZoom={0.05} maxZoom={1.6} nodesDraggable={false} nodesConnectable={false} elementsSelectable={false} onlyRenderVisibleElements={nodes.length > 80} proOptions={{ hideAttribution: true }} panOnScroll={false} zoomOnDoubleClick={false} preventScrolling aria-label="The graph of the plan">
         <Background gap={22} color="var(--line)" />
         <Controls showInteractive={false} />
+        <Fitted moved={moved} />
         {nodes.length > 40 && <MiniMap className="wide" pannable zoomable nodeColor={(node) => COLOURS[(node.data as Data).tone]} />}
       </ReactFlow>
     </div>
   );
+}
+
+/** The whole graph is seen in a window of another size too, unless a person has moved it. */
+function Fitted({ moved }: { moved: { current: boolean } }) {
+  const { fitView } = useReactFlow();
+  const size = useStore((state) => `${state.width} ${state.height}`);
+  useEffect(() => {
+    if (!moved.current) void fitView(FIT);
+  }, [size]);
+  return null;
 }
 
 function jobData(repo: string, plan: Plan, id: string, now: number, vertical: boolean): Data {

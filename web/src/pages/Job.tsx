@@ -111,7 +111,7 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
         ))}
         {job.worktree && <Copy text={job.worktree} label="worktree" />}
       </div>
-      <Banners repo={repo} plan={plan} job={job} details={value} />
+      <Banners repo={repo} plan={plan} job={job} details={value} tab={tab} />
       <Phases attempt={attempt} now={now} picked={picked.phase} pick={(phase) => setPicked({ ...picked, phase })} logs={value?.logs ?? []} />
       <nav className="tabs" aria-label="Views of the job">
         {JOB_TABS.map((one) => (
@@ -144,7 +144,7 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
   );
 }
 
-function Banners({ repo, plan, job, details }: { repo: string; plan: Plan; job: JobView; details: JobDetails | undefined }) {
+function Banners({ repo, plan, job, details, tab }: { repo: string; plan: Plan; job: JobView; details: JobDetails | undefined; tab: JobTab }) {
   const steps = (details?.next ?? []).flatMap((next) => stepAction(repo, next) ?? []).filter((one) => !["retryJob", "approveJob", "cancelJob"].includes(one.name));
   const failure = details?.attempts_detail.at(-1)?.failure;
   return (
@@ -160,7 +160,7 @@ function Banners({ repo, plan, job, details }: { repo: string; plan: Plan; job: 
           {spoken(job.error)} {job.hint && <span className="soft">{visible(job.hint)}</span>}
         </Banner>
       )}
-      {job.status === "failed" && failure?.tail.trim() && <pre className="block">{spoken(failure.tail).trim()}</pre>}
+      {tab !== "log" && job.status === "failed" && failure?.tail.trim() && <pre className="block">{spoken(failure.tail).trim()}</pre>}
       {job.status === "blocked" && (
         <Banner tone="wait">
           It cannot start:{" "}

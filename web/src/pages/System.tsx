@@ -101,8 +101,8 @@ function Slots() {
         {capacity.problem && <p className="t-wait">{visible(capacity.problem)}</p>}
         {capacity.holders.length === 0 && <span className="soft">No job holds a slot.</span>}
         {capacity.holders.map((one) => (
-          <div key={one.pid} className="row">
-            <span className="grow words">{visibleName(one.repository ?? `process ${one.pid}`)}</span>
+          <div key={one.pid} className="row wrap">
+            <span className="words" style={{ flex: "1 1 180px" }}>{visibleName(one.repository ?? `process ${one.pid}`)}</span>
             <span className="soft cut">{one.plans?.map(visibleName).join(", ")}</span>
             <b className="num">{one.slots}</b>
           </div>

@@ -6,6 +6,7 @@ import { jobsOf } from "../deltas";
 import { href, parseRoute } from "../route";
 import { useStore } from "../state";
 import { key, type State } from "../store";
+import { nextTheme } from "../theme";
 import { Dialog } from "./overlay";
 import { Icon } from "./icons";
 
@@ -74,6 +75,7 @@ function everything(state: State): Entry[] {
     { id: "workers", label: "Workers", kind: "page · g w", icon: "workers", go: to(href({ page: "workers" })) },
     { id: "system", label: "System", kind: "page · g s", icon: "system", go: to(href({ page: "system" })) },
     { id: "new", label: "New plan", kind: "page · n", icon: "plus", go: to(href({ page: "new" })) },
+    { id: "theme", label: "Change the theme: light, dark, or as the system says", kind: "action", icon: "sun", go: nextTheme },
   ];
   const doing = (action: Action, what: string): Entry => ({ id: `do ${action.name} ${what}`, label: `${action.label}: ${visibleName(what)}`, kind: "action", icon: action.icon, go: () => void action.run() });
   const route = parseRoute(location.hash);

@@ -31,7 +31,7 @@ export function Banner({ tone, icon, children, actions }: { tone: Tone; icon?: s
     <div className={`banner t-${tone}`}>
       <Icon shape={icon ?? tone} />
       <span className="said grow words">{children}</span>
-      {actions}
+      {actions && <span className="row wrap">{actions}</span>}
     </div>
   );
 }
