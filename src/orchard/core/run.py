@@ -145,6 +145,11 @@ class Run:
         return self.status in OVER
 
     @property
+    def proposes(self) -> bool:
+        """Whether its result becomes a pull request."""
+        return self.plan.land == "pr" or self.pull_asked is not None
+
+    @property
     def moving(self) -> events.LandingIntended | events.UndoIntended | None:
         """The landing or undo of which nobody has recorded yet how it ended."""
         return self.landing or self.undo

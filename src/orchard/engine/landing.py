@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from orchard.core.run import Run
 from orchard.core.sides import SIDES, nothing_to_land
-from orchard.engine import pull_requests as proposals
 from orchard.engine.context import Context
 from orchard.engine.engine import Engine
 from orchard.engine.machine.sandbox import is_obeyed
@@ -57,9 +56,9 @@ async def land(context: Context) -> Outcome:
         context.engine.record(run.id, events.NothingToLand())
         return Passed(f"{_why_nothing(run)}: there is nothing to land")
     obeyed = await _tell_of_obeyed(context, tip)
-    if context.plan.land == "never" and not proposals.wanted(run):
+    if context.plan.land == "never" and not run.proposes:
         return await _leave_on_branch(context, tip)
-    if proposals.wanted(run):
+    if run.proposes:
         return await _propose(context, tip)
     if context.plan.land == "ask" and context.approved != "landing":
         reason = f"The result is validated and waits to be landed on '{run.pinned.target_branch}'.{obeyed}"
@@ -69,6 +68,8 @@ async def land(context: Context) -> Outcome:
 
 async def _propose(context: Context, tip: str) -> Outcome:
     """`land: pr`: nothing of the user's moves here; where that cannot be done now, the plan waits."""
+    from orchard.engine import pull_requests as proposals  # few plans end so
+
     await _harden(context, tip)
     run = context.run
     made = await proposals.propose(context.engine, run, lambda: proposals.of_snapshot(run, tip))

@@ -60,10 +60,6 @@ class OnlyPushed(OrchardError):
     """The branch is on the remote, and its request is not there, or not renewed."""
 
 
-def wanted(run: Run) -> bool:
-    return run.plan.land == "pr" or run.pull_asked is not None
-
-
 def of_snapshot(run: Run, commit: str) -> Proposal:
     """What is proposed of a plan whose result is validated and on no branch."""
     draft = run.pull_asked is not None and run.pull_asked.draft

@@ -25,10 +25,11 @@ from orchard.model.plan import Plan, PlanId
 from orchard.model.sandbox import Level, stricter
 from orchard.operations.arguments import read_arguments
 from orchard.operations.command import Command, Decision, Outdated, Service
+from orchard.operations.commands.plans import create_plan
 from orchard.operations.idempotency import plan_with
+from orchard.operations.operation import Operation
 from orchard.operations.plan_locks import PlanLocks
 from orchard.operations.selection import find_plan
-from orchard.operations.table import OPERATIONS
 from orchard.process.failpoint import failpoint
 from orchard.store.reader import JournalReader
 
@@ -39,6 +40,15 @@ MOST_LOOKS = 10
 def _tell(name: str, plan: object, how: str, began: float) -> None:
     about = f" {plan}" if isinstance(plan, str) else ""
     own_log.info("operations", f"{name[:60]}{about[:80]}: {how} after {(time.monotonic() - began) * 1000:.1f} ms")
+
+
+def _operation(name: str) -> Operation | None:
+    """The operation of this name. Most engines live for one plan and are asked for nothing but that."""
+    if name == create_plan.name:
+        return create_plan
+    from orchard.operations.table import OPERATIONS  # brings every command and every query
+
+    return OPERATIONS.get(name)
 
 
 class Handler:
@@ -75,7 +85,7 @@ class Handler:
             self.engine.wake()
 
     async def _carry_out(self, name: str, args: Mapping[str, Any], sandbox: Level | None) -> Json:
-        operation = OPERATIONS.get(name)
+        operation = _operation(name)
         if not isinstance(operation, Command | Service):
             raise UsageError(f"There is no request '{name}'.")
         given, plan = read_arguments(operation, args), args.get("plan")

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from orchard.agents.definitions.ignored import ignored_notes
 from orchard.core.run import Run
 from orchard.engine.plans.refs import check_start, target_of
-from orchard.engine.pull_requests import Proposal, open_way
 from orchard.engine.world import World
 from orchard.errors import InvalidInput, Next, OrchardError, Problem, UsageError
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
@@ -64,6 +63,8 @@ async def proposal_warnings(world: World, plan: Plan) -> list[str]:
 
 
 def _unproposable(world: World, plan: Plan) -> list[str]:
+    from orchard.engine.pull_requests import Proposal, open_way  # few plans end so
+
     try:
         start = target_of(world.repo, plan, [])
     except OrchardError:

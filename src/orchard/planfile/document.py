@@ -8,7 +8,6 @@ or in `InvalidInput`, within the limits of `core.limits`.
 import json
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Literal
@@ -284,6 +283,8 @@ _TOML_LINE = rf"[ \t]*(?:(\[\[?)[ \t]*({_TOML_KEY})[ \t]*\]|({_TOML_KEY})[ \t]*=
 
 
 def _read_toml(text: str) -> object:
+    import tomllib  # most plans are YAML
+
     if deep := re.search(_TOML_DEEP, text):
         raise Unreadable([Finding((), TOO_DEEP, place=place_at(text, deep.start()))])
     try:

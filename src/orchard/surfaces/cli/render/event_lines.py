@@ -130,8 +130,7 @@ def _job_started(run: Run, event: events.JobStarted) -> list[Line]:
 
 def _phase_started(run: Run, event: events.PhaseStarted) -> list[Line]:
     if event.job == VALIDATION and event.phase is Phase.MERGE_RI:
-        proposes = run.plan.land == "pr" or run.pull_asked is not None
-        return [_line("plan", "opening a pull request" if proposes else "landing", "busy")]
+        return [_line("plan", "opening a pull request" if run.proposes else "landing", "busy")]
     if not _runs_program(run, event):
         return []
     if event.job == VALIDATION and event.phase is Phase.WORK:

@@ -23,7 +23,6 @@ from orchard.model.usage import Usage
 from orchard.operations.commands.plans import create_plan
 from orchard.process.families.identity import Identity
 from orchard.store.redact import redact_text
-from orchard.surfaces.cli.dry_run import show_rehearsal
 from orchard.surfaces.cli.editor_schemas import refresh_schemas
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
@@ -42,10 +41,8 @@ from orchard.surfaces.cli.options import (
     plan_file_argument,
     yes_option,
 )
-from orchard.surfaces.cli.premises import premises
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
-from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.reports import Reports, report_options
 from orchard.surfaces.cli.terminal import Terminal, read_input
 from orchard.text import did_you_mean
@@ -102,6 +99,8 @@ def run(
     plan = changed(read_plan(terminal, app, file, params), **changes)
     plan = replace(part_of(plan, jobs_meant(plan, only)) if only else plan, env={**plan.env, **env})
     if dry_run:
+        from orchard.surfaces.cli.dry_run import show_rehearsal  # only a rehearsal needs it
+
         return show_rehearsal(terminal, app, plan)
     asked = submit(terminal, app, plan, file, idempotency_key)
     return act_and_follow(terminal, app, asked, detach=detach, reports=reports)
@@ -150,6 +149,8 @@ def submit(terminal: Terminal, app: App, plan: Plan, file: str, key: str | None 
         if answer["known"]:
             terminal.note(text.done("It was made with this key before; nothing new was made."))
         if not terminal.quiet:
+            from orchard.surfaces.cli.premises import premises  # who wants few words needs none
+
             terminal.note(*premises(app, plan))
         terminal.note(*[text.warning(note) for note in answer.get("notes", [])])
         return PlanId(answer["plan"])
@@ -203,6 +204,8 @@ def plan(
     document = made.document(place)
     if terminal.json:
         (terminal.row if run else terminal.data)({"type": "plan", **document})
+    from orchard.surfaces.cli.render.proposal import proposal_lines  # a plan that is there already needs none
+
     terminal.show(*proposal_lines(made.plan))
     terminal.say(*made.talk(), [("Saved as ", ""), (safe(place), "strong")])
     if run and (yes or terminal.agreed(f"Run these {text.many(len(made.plan.jobs) - 1, 'job')} now?")):

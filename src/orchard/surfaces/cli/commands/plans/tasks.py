@@ -10,7 +10,6 @@ from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.plan import Plan
 from orchard.surfaces.cli.commands.plans.run import read_words, submit
-from orchard.surfaces.cli.dry_run import show_rehearsal
 from orchard.surfaces.cli.followed import act_and_follow
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import (
@@ -80,6 +79,8 @@ def do(
     words = [read_words(one, "task", 'orchard do "Fix the flaky test"').strip() for one in tasks]
     plan: Plan = parse_value(plan_of_tasks(words, **given), "the tasks")
     if dry_run:
+        from orchard.surfaces.cli.dry_run import show_rehearsal  # only a rehearsal needs it
+
         return show_rehearsal(terminal, app, plan)
     return act_and_follow(terminal, app, submit(terminal, app, plan, "-"), detach=detach, reports=reports)
 
