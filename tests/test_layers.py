@@ -21,8 +21,8 @@ from orchard.surfaces.cli.verbs import VERBS
 PACKAGE = Path(__file__).parent.parent / "src" / "orchard"
 
 LAYERS = (
-    "errors", "text", "files", "own_log", "model", "core", "planfile", "config", "process", "git", "store", "forge",
-    "agents", "engine", "operations", "app", "bench", "surfaces",
+    "errors", "patterns", "text", "files", "own_log", "model", "core", "planfile", "config", "process", "git", "store",
+    "forge", "agents", "engine", "operations", "app", "bench", "surfaces",
 )  # fmt: skip
 
 # Where nothing happens: values, decisions, and what people wrote made into values.

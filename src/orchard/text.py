@@ -16,11 +16,13 @@ import json
 import re
 from collections.abc import Iterable
 
+from orchard.patterns import later
+
 _SHOWN = 60
 # Similarity costs the product of both lengths: nobody mistypes a name that is longer than this.
 _COMPARED = 80
 
-_CONTROLS = re.compile(
+_CONTROLS = later(
     r"(?P<color>\x1b\[[0-9;:]{0,64}m)"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # cursor, screen, modes
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"  # title, clipboard, links
@@ -29,11 +31,11 @@ _CONTROLS = re.compile(
     r"|[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]"
     r"|[\U000e0000-\U000e007f]"
 )
-_UNSEEN = re.compile(
+_UNSEEN = later(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 """Printable by their class, and seen by no reader: fillers, blanks, and marks that choose another form."""
-_HALF_PAIRS = re.compile("[\ud800-\udfff]")
+_HALF_PAIRS = later("[\ud800-\udfff]")
 _NO_COLOR = "\x1b[0m"
 
 
@@ -99,7 +101,7 @@ def ending(text: str, most: int) -> str:
     return f"[{len(text) - most:,} characters before this are left out; the log has all of them]\n{text[-most:]}"
 
 
-_CUT = re.compile(
+_CUT = later(
     r"\A\[[\d,]{1,20} characters before this are left out; the log has all of them\]$"
     r"|^\[\.\.\. [\d,]{1,20} characters left out \.\.\.\]$",
     re.MULTILINE,
@@ -153,7 +155,7 @@ def line_end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@|(?<![\w.@/:])[\w.+-]+:[^\s/@:]+@(?=[\w\[])")
+_CREDENTIALS = later(r"(?<=://)[^/\s@]+@|(?<![\w.@/:])[\w.+-]+:[^\s/@:]+@(?=[\w\[])")
 """A user, perhaps with a password, before a host: in an address, or by itself as git writes it."""
 
 

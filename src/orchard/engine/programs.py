@@ -1,6 +1,5 @@
 """From a work of the plan to a program that runs in the job's worktree, and back to an outcome."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from orchard.engine.outcome import Failed
 from orchard.model.limits import Limits
 from orchard.model.plan import AgentWork, Job, Plan, ProcessWork, ShellWork, Work
 from orchard.model.secrets import looks_secret, secrets_in
+from orchard.patterns import later
 from orchard.process.program import Ended
 from orchard.store.redact import redact_text
 from orchard.text import for_screen
@@ -25,13 +25,13 @@ SHELLS: Mapping[str, tuple[str, ...]] = {
 
 # Git variables that would point a job's own git at another repository, index or object store. Who
 # the user is and which proxy they use may pass.
-_GITS_OWN = re.compile(
+_GITS_OWN = later(
     r"^GIT_(DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|PREFIX|NAMESPACE"
     r"|CEILING_DIRECTORIES|CONFIG|CONFIG_COUNT|CONFIG_PARAMETERS|CONFIG_(KEY|VALUE)_\d+|EXEC_PATH|TEMPLATE_DIR"
     r"|GRAFT_FILE|SHALLOW_FILE|IMPLICIT_WORK_TREE|INTERNAL_.*|QUARANTINE_PATH|REPLACE_REF_BASE|TRACE.*"
     r"|DISCOVERY_ACROSS_FILESYSTEM|NO_REPLACE_OBJECTS|REFLOG_ACTION|LITERAL_PATHSPECS|GLOB_PATHSPECS)$"
 )
-_OURS = re.compile(r"^ORCHARD_")
+_OURS = later(r"^ORCHARD_")
 
 TAIL_LINES = 40
 PORT = "ORCHARD_PORT"

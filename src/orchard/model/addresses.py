@@ -4,8 +4,9 @@ The tables are our own: `ipaddress.is_global` has changed between releases of Py
 address inside of an IPv6 one.
 """
 
-import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from orchard.patterns import later
 
 Address = IPv4Address | IPv6Address
 
@@ -56,9 +57,9 @@ _SIX_TO_FOUR = IPv6Network("2002::/16")
 _TUNNEL_WITHIN_A_SITE = (0x00005EFE, 0x02005EFE)
 """The third quarter of an ISATAP address, whose last quarter is an IPv4 address."""
 
-_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_LABEL = later(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMBER = later(r"[0-9]+|0x[0-9a-f]*")
+_PORT = later(r"[1-9][0-9]{0,4}")
 
 
 def objection(address: Address) -> str | None:

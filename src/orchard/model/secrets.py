@@ -4,26 +4,26 @@ Names decide because values cannot: a password may look like any word. A name th
 costs little (a job names it in `pass_env`, a log shows `[redacted]`), a missed one costs the secret.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from orchard.model.plan import Job, Plan
+from orchard.patterns import later
 
 SECRET_LENGTH = 6
 """Shorter values are not looked for in logs: they would be found everywhere."""
 
-_SECRET = re.compile(
+_SECRET = later(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY|CREDENTIAL|AUTHORIZATION|COOKIE"
     r"|CONNECTION_?STRING|DOCKER_AUTH|SSHPASS|WEBHOOK|HEADERS?$|(?:^|_)(?:AUTH|CREDS?)(?:_|$)"
     r"|(?:^|_)(?:PASS|PAT|KEY|JWT|DSN|BEARER)$|[A-Z0-9]PASS$|_PWD$"
 )
 # Settings of language models and tokenizers, which count tokens rather than hold one.
-_HARMLESS = re.compile(
+_HARMLESS = later(
     r"^TOKENIZERS_|^(?:SSH_AUTH_SOCK|OLD_?PWD)$|(?:^|_)(?:BY|COM)PASS$|(?:MAX|MIN|NUM|THINKING|OUTPUT|INPUT)_(?:\w+_)?TOKENS?$"
 )
-_NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|DIRECTORY|SOCK|HOME)$|^GOOGLE_APPLICATION_CREDENTIALS$")
-_PASSWORD_IN_URL = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
+_NAMES_A_PLACE = later(r"_(?:FILE|PATH|DIR|DIRECTORY|SOCK|HOME)$|^GOOGLE_APPLICATION_CREDENTIALS$")
+_PASSWORD_IN_URL = later(r"://[^\s/:@]*:([^\s/@]+)@")
 
 
 def looks_secret(name: str, value: str = "") -> bool:

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from orchard.model import endpoints, limits, permissions
 from orchard.model.plan import AgentWork, ShellWork, Work
+from orchard.patterns import later
 from orchard.text import kind_of, quoted
 
 RULE = "plan_rule"
@@ -24,14 +25,14 @@ NO_FORM = (
 LONGEST_TIMEOUT = 366 * 24 * 3600
 DEEPEST_GROUP = 8
 
-_ID = re.compile(limits.JOB_ID_PATTERN.removesuffix("$") + r"\Z")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_DURATION = re.compile(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?")
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ID = later(limits.JOB_ID_PATTERN.removesuffix("$") + r"\Z")
+_CONTROL = later("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_DURATION = later(r"(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9}(?:\.\d{1,9})?)s)?")
+_ENVIRONMENT_NAME = later(r"[A-Za-z_][A-Za-z0-9_]*")
 # A job that could point git elsewhere could make our own git commands read another repository.
 _GIT_NAMES = frozenset({"GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"})
 _AGENT_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_AGENT_TEXT = re.compile(rf"@({_AGENT_NAME}(?::{_AGENT_NAME})?)(?:\s+(.*))?", re.DOTALL)
+_AGENT_TEXT = later(rf"@({_AGENT_NAME}(?::{_AGENT_NAME})?)(?:\s+(.*))?", re.DOTALL)
 """`@claude TEXT`, `@architect TEXT`, `@claude:architect TEXT`."""
 
 

@@ -6,7 +6,6 @@ plans refuse (aliases, tags, merge keys, the same key twice) is reported with it
 recurses, so no text can exhaust the stack.
 """
 
-import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NoReturn
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from orchard.model import limits
+from orchard.patterns import later
 from orchard.planfile.places import (
     TOO_DEEP,
     Finding,
@@ -35,15 +35,15 @@ _WORDS: dict[str, object] = {
     **{sign + word: float(f"{sign}inf") for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")},
 }
 _NUMBER_STARTS = frozenset("+-.0123456789")
-_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INT = later(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = later(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LONGEST_NUMBER = 300
 
 COLON_INSIDE = "found unexpected ':'"
 """What the C library says of `{a: 1:30}` and `{url: http://a/b}`. YAML 1.2 allows both; the parser in Python does."""
 
 # What YAML allows nowhere, not even in quotes.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+_FORBIDDEN = later("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 
 
 class _Frame(Struct):

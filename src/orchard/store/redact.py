@@ -26,6 +26,7 @@ from urllib.parse import quote, quote_plus
 from msgspec import Struct
 
 from orchard.model.secrets import SECRET_LENGTH
+from orchard.patterns import later
 
 Kind = Literal["Q", "I"]
 
@@ -82,7 +83,7 @@ class _Index:
         return dict.fromkeys(value for word in self._words.intersection(words) for value in self._by_word[word])
 
 
-_UNSEEN = re.compile(
+_UNSEEN = later(
     rb"(?:\x1b\[|\xc2\x9b)[0-?]*[ -/]*[@-~]?"
     rb"|(?:\x1b[\]PX^_]|\xc2[\x9d\x90\x98\x9e\x9f])(?:[^\x07\x1b\n\xc2]|\xc2(?!\x9c))*(?:\x07|\x1b\\|\xc2\x9c)?"
     rb"|\x1b[ -/]*[0-Z\\^-~]?"
@@ -92,11 +93,11 @@ _UNSEEN = re.compile(
     rb"|\xf3\xa0[\x80\x81][\x80-\xbf]"
 )
 """What `for_screen` takes out, in bytes."""
-_MAY_HOLD = re.compile(rb"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\xc2\xd8\xe1-\xe3\xef\xf3]")
+_MAY_HOLD = later(rb"[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f\xc2\xd8\xe1-\xe3\xef\xf3]")
 
 _NEXT_LINE = rb"(?:  [^\n]{0,20})?\n[ ]{0,8}(?:[0-9a-fA-F]{7,8}:?[ ]{1,2})?"
-_RUN = re.compile(rb"(?:(?:0x|\\x|%)?[0-9a-fA-F]{2}(?:" + _NEXT_LINE + rb"|[ \t:,;-]{0,2})){6,}", re.ASCII)
-_BETWEEN = re.compile(_NEXT_LINE + rb"|0x|[^0-9a-fA-F]+?")
+_RUN = later(rb"(?:(?:0x|\\x|%)?[0-9a-fA-F]{2}(?:" + _NEXT_LINE + rb"|[ \t:,;-]{0,2})){6,}", re.ASCII)
+_BETWEEN = later(_NEXT_LINE + rb"|0x|[^0-9a-fA-F]+?")
 
 
 class Shown:
@@ -179,32 +180,32 @@ class _Shape(Struct, frozen=True):
 
 
 _SHAPES = (
-    _Shape(b"sk-", re.compile(rb"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{16,}")),
-    _Shape(b"gh", re.compile(rb"gh[pousr]_[A-Za-z0-9]{16,}")),
-    _Shape(b"github_pat_", re.compile(rb"github_pat_[A-Za-z0-9_]{16,}")),
-    _Shape(b"glpat-", re.compile(rb"glpat-[A-Za-z0-9_-]{16,}")),
-    _Shape(b"npm_", re.compile(rb"npm_[A-Za-z0-9]{30,}")),
-    _Shape(b"xox", re.compile(rb"xox[a-z]-[A-Za-z0-9-]{10,}")),
-    _Shape(b"AKIA", re.compile(rb"(?<![A-Za-z0-9])AKIA[A-Z0-9]{16}(?![A-Za-z0-9])")),
-    _Shape(b"ASIA", re.compile(rb"(?<![A-Za-z0-9])ASIA[A-Z0-9]{16}(?![A-Za-z0-9])")),
-    _Shape(b"AIza", re.compile(rb"AIza[A-Za-z0-9_-]{30,}")),
+    _Shape(b"sk-", later(rb"(?<![A-Za-z0-9_-])sk-[A-Za-z0-9_-]{16,}")),
+    _Shape(b"gh", later(rb"gh[pousr]_[A-Za-z0-9]{16,}")),
+    _Shape(b"github_pat_", later(rb"github_pat_[A-Za-z0-9_]{16,}")),
+    _Shape(b"glpat-", later(rb"glpat-[A-Za-z0-9_-]{16,}")),
+    _Shape(b"npm_", later(rb"npm_[A-Za-z0-9]{30,}")),
+    _Shape(b"xox", later(rb"xox[a-z]-[A-Za-z0-9-]{10,}")),
+    _Shape(b"AKIA", later(rb"(?<![A-Za-z0-9])AKIA[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    _Shape(b"ASIA", later(rb"(?<![A-Za-z0-9])ASIA[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    _Shape(b"AIza", later(rb"AIza[A-Za-z0-9_-]{30,}")),
     # What has no dot after it is passed over as a whole: each `eyJ` inside of it would look for the same dot.
-    _Shape(b"eyJ", re.compile(rb"(eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?)|eyJ[\w-]{8,}+", re.ASCII)),
-    _Shape(b"://", re.compile(rb"://[^\s/:@]*:([^\s/@]+)@")),
-    _Shape(b"bearer", re.compile(rb"(?i:bearer)[ \t]+([A-Za-z0-9._~+/=-]{8,})"), any_case=True),
+    _Shape(b"eyJ", later(rb"(eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+)?)|eyJ[\w-]{8,}+", re.ASCII)),
+    _Shape(b"://", later(rb"://[^\s/:@]*:([^\s/@]+)@")),
+    _Shape(b"bearer", later(rb"(?i:bearer)[ \t]+([A-Za-z0-9._~+/=-]{8,})"), any_case=True),
     _Shape(
         b"authorization",
-        re.compile(rb"(?i:authorization[\"']?[:=][ \t]*[\"']?basic)[ \t]+([A-Za-z0-9+/=_-]{8,})"),
+        later(rb"(?i:authorization[\"']?[:=][ \t]*[\"']?basic)[ \t]+([A-Za-z0-9+/=_-]{8,})"),
         any_case=True,
     ),
 )
 _SECRET_FIELDS = (
     b"password", b"passwd", b"passphrase", b"secret", b"token", b"api_key", b"apikey", b"access_key",
 )  # fmt: skip
-_FIELD_VALUE = re.compile(rb"[\"']?([^\s&\"';,]{6,})")
-_KEY_BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_FIELD_VALUE = later(rb"[\"']?([^\s&\"';,]{6,})")
+_KEY_BEGIN = later(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BEGIN_LENGTH = len(b"-----BEGIN ") + 40
-_KEY_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = later(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
 class Redactor:

@@ -18,7 +18,6 @@ kept with the reason, so that it can be told to whoever asks for it.
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -32,6 +31,7 @@ from orchard.agents.prompts.quote import plain_text
 from orchard.files import read_plain
 from orchard.git.objects.reader import SYMLINK, TREE, Entry, Objects
 from orchard.model.permissions import ALL, Tools
+from orchard.patterns import later
 from orchard.text import quoted
 
 Origin = Literal["config", "repository", "user"]
@@ -42,14 +42,14 @@ MOST = 100
 FILE_BYTES = 64 * 1024
 DESCRIPTION = 500
 MOST_TOOLS = 100
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+NAME = later(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOBODY = "agent"
 """`@agent TEXT` is work for the default agent, and `claude:agent` for claude by no definition."""
 
-_MODEL = re.compile(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
+_MODEL = later(r"[A-Za-z0-9][\w.:/@+-]{0,199}")
 """What could be taken for an option of a program is no model."""
-_TOOL = re.compile(r"[\w*][\w*.:/(), -]{0,199}")
-_TITLE = re.compile(r"[\w .()&+-]{1,100}")
+_TOOL = later(r"[\w*][\w*.:/(), -]{0,199}")
+_TITLE = later(r"[\w .()&+-]{1,100}")
 _DENYING = ("disallowedtools", "disallowed-tools", "disallowed_tools")
 _NO_MODEL = ("", "inherit", "default")
 

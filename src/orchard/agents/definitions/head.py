@@ -11,12 +11,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.files import read_plain
+from orchard.patterns import later
 
-_FIELD = re.compile(r"""(["']?)([A-Za-z][\w-]*)\1\s*:(?:\s+(.*)|$)""")
+_FIELD = later(r"""(["']?)([A-Za-z][\w-]*)\1\s*:(?:\s+(.*)|$)""")
 _BLOCKS = ("|", ">", "|-", ">-")
-_ODD_KEY = re.compile(r"""\{|\?\s|<<\s*:|[!&]\S.*:|"(?:[^"\\]|\\.)*"\s*:|'[^']*'\s*:""")
+_ODD_KEY = later(r"""\{|\?\s|<<\s*:|[!&]\S.*:|"(?:[^"\\]|\\.)*"\s*:|'[^']*'\s*:""")
 """Forms in which YAML has keys, and which are not read here."""
-_OF_TOOLS = re.compile(r"tool[\w-]{0,20}\W{0,5}?[:=]", re.IGNORECASE)
+_OF_TOOLS = later(r"tool[\w-]{0,20}\W{0,5}?[:=]", re.IGNORECASE)
 
 
 class Head(Struct, frozen=True):

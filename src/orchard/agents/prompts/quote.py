@@ -1,15 +1,15 @@
 """Text of others inside of ours: made plain, cut to a size, and fenced by more backticks than it holds."""
 
-import re
 from collections.abc import Iterable
 
+from orchard.patterns import later
 from orchard.text import fence
 
 NAME = 200
 OUTPUT_LINES = 150
 OUTPUT = 8_000
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
+_ESCAPES = later(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
 
 
 def verbatim(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from orchard.patterns import later
 from orchard.process.sandbox.policy import Policy
 
 PREFIX = "The wall around the job may be why: "
@@ -46,60 +47,58 @@ OTHER_GIT = (
     "job's, first: unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES"
 )
 
-_LOCAL_PORT = re.compile(r"""(?:127\.0\.0\.1|localhost|\[?::1\]?)(?::|,? port |["'], )(\d{1,5})""")
-_LOCAL = re.compile(r"127\.0\.0\.1|localhost|\[?::1\]?[: ]")
-_REFUSED = re.compile(
-    "connection refused|ECONNREFUSED|couldn't connect|could not connect|failed to connect", re.IGNORECASE
-)
-_NO_NETWORK = re.compile(
+_LOCAL_PORT = later(r"""(?:127\.0\.0\.1|localhost|\[?::1\]?)(?::|,? port |["'], )(\d{1,5})""")
+_LOCAL = later(r"127\.0\.0\.1|localhost|\[?::1\]?[: ]")
+_REFUSED = later("connection refused|ECONNREFUSED|couldn't connect|could not connect|failed to connect", re.IGNORECASE)
+_NO_NETWORK = later(
     "network is unreachable|ENETUNREACH|temporary failure in name resolution|name or service not known"
     "|could not resolve (host|proxy)|couldn't resolve host|\\bENOTFOUND|EAI_AGAIN|no route to host"
     "|failed to lookup address|no such host|unable to resolve host|couldn't connect to server|unable to connect to",
     re.IGNORECASE,
 )
-_NO_SOCKET = re.compile(
+_NO_SOCKET = later(
     r"(bind|listen|connect)\w*\b.{0,80}(permission denied|EACCES|operation not permitted)"
     r"|(permission denied|EACCES|operation not permitted).{0,80}\b(bind|listen|connect)",
     re.IGNORECASE | re.DOTALL,
 )
-_NO_TMP = re.compile(r"(?<![\w.])/(?:var/)?tmp/.{0,400}(permission denied|EACCES)", re.IGNORECASE)
-_NO_TMP_RAISED = re.compile(r"(permission denied|EACCES).{0,40}(?<![\w.])/(?:var/)?tmp/", re.IGNORECASE)
-_NO_PATH = re.compile(r"permission denied\s*$", re.IGNORECASE)
+_NO_TMP = later(r"(?<![\w.])/(?:var/)?tmp/.{0,400}(permission denied|EACCES)", re.IGNORECASE)
+_NO_TMP_RAISED = later(r"(permission denied|EACCES).{0,40}(?<![\w.])/(?:var/)?tmp/", re.IGNORECASE)
+_NO_PATH = later(r"permission denied\s*$", re.IGNORECASE)
 _DENIED, _LISTENS = (
-    re.compile("permission denied|EACCES", re.IGNORECASE),
-    re.compile(r"\b(bind|listen|create_server)\b"),
+    later("permission denied|EACCES", re.IGNORECASE),
+    later(r"\b(bind|listen|create_server)\b"),
 )
-_SOCKETS = re.compile(r"\b(bind|listen|connect|create_server)\b")
-_BROKEN_GIT = re.compile(
+_SOCKETS = later(r"\b(bind|listen|connect|create_server)\b")
+_BROKEN_GIT = later(
     "not a git repository|does not appear to be a git repository|bad object|invalid sha1 pointer|appears to be broken"
     "|not our ref|unable to read (tree|sha1 file)|missing (blob|tree|commit) |did not send all necessary objects"
     "|could not parse object|unpack failed"
 )
-_STASH = re.compile("cannot save the current (status|index|worktree)|refs/stash", re.IGNORECASE)
-_HOST = re.compile(
+_STASH = later("cannot save the current (status|index|worktree)|refs/stash", re.IGNORECASE)
+_HOST = later(
     r"(?:host(?:name)?:? |ENOTFOUND |EAI_AGAIN |connect to |lookup address information: )'?([\w.-]+\.[\w-]+)'?"
     r"(?:(?: port |:)(\d{1,5}))?",
     re.IGNORECASE,
 )
-_PAIR = re.compile(r"""["']([\w.-]+\.[\w-]+|[0-9a-f:]*:[0-9a-f:]+)["'], (\d{1,5})\b""")
-_NO_INDEX = re.compile(r"could not find a version that satisfies .{0,400}\(from versions: none\)", re.IGNORECASE)
-_URL = re.compile(r"https?://([\w.-]+(?::\d{1,5})?)|[\w.-]+@([\w.-]+\.[\w-]+):")
-_PROGRAM = re.compile(r"(?:[\w./+-]*/)?([\w.+-]{1,40})(?:\[\d+\])?: ")
+_PAIR = later(r"""["']([\w.-]+\.[\w-]+|[0-9a-f:]*:[0-9a-f:]+)["'], (\d{1,5})\b""")
+_NO_INDEX = later(r"could not find a version that satisfies .{0,400}\(from versions: none\)", re.IGNORECASE)
+_URL = later(r"https?://([\w.-]+(?::\d{1,5})?)|[\w.-]+@([\w.-]+\.[\w-]+):")
+_PROGRAM = later(r"(?:[\w./+-]*/)?([\w.+-]{1,40})(?:\[\d+\])?: ")
 _NOBODY = frozenset({"error", "fatal", "warning", "hint", "remote", "note", "info", "caused"})
-_RAISED = re.compile(r"(?:[\w.]*\.)?\w*(?:Error|Exception|Warning|Interrupt)")
-_BUILT_IN = re.compile(r"cd|echo|export|set|unset|test|true|exit|umask|ulimit|source|eval|\.|:|\[|\w+=.*")
-_COMMANDS, _QUOTED = re.compile(r"[;&|\n]+"), re.compile(r"'[^']*'|\"[^\"]*\"|<<.*", re.DOTALL)
+_RAISED = later(r"(?:[\w.]*\.)?\w*(?:Error|Exception|Warning|Interrupt)")
+_BUILT_IN = later(r"cd|echo|export|set|unset|test|true|exit|umask|ulimit|source|eval|\.|:|\[|\w+=.*")
+_COMMANDS, _QUOTED = later(r"[;&|\n]+"), later(r"'[^']*'|\"[^\"]*\"|<<.*", re.DOTALL)
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _KILLED, _TOO_LARGE = (137, -9), (153, -25)
 
 Limit = Literal["memory", "processes", "files", "disk"]
 _LIMITS: tuple[tuple[Limit, re.Pattern[str]], ...] = (
-    ("files", re.compile("too many open files|EMFILE", re.IGNORECASE)),
-    ("disk", re.compile("file too large|EFBIG|file size limit exceeded", re.IGNORECASE)),
-    ("processes", re.compile(r"(fork|clone|thread|spawn).{0,80}(temporarily unavailable|EAGAIN)", re.IGNORECASE)),
+    ("files", later("too many open files|EMFILE", re.IGNORECASE)),
+    ("disk", later("file too large|EFBIG|file size limit exceeded", re.IGNORECASE)),
+    ("processes", later(r"(fork|clone|thread|spawn).{0,80}(temporarily unavailable|EAGAIN)", re.IGNORECASE)),
     (
         "memory",
-        re.compile("cannot allocate memory|ENOMEM|MemoryError|out of memory|memory allocation of|bad_alloc", re.I),
+        later("cannot allocate memory|ENOMEM|MemoryError|out of memory|memory allocation of|bad_alloc", re.I),
     ),
 )
 

@@ -12,7 +12,6 @@ Patterns of files to ignore, and attributes, are copied to where git looks for t
 """
 
 import os
-import re
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,11 +23,12 @@ from orchard.engine.machine.own_home import put
 from orchard.files import read_plain
 from orchard.git.repository import Repository
 from orchard.model.secrets import secrets_of
+from orchard.patterns import later
 from orchard.store.redact import redact_text
 
 Row = tuple[str, str]
 
-HARMLESS = re.compile(
+HARMLESS = later(
     r"(author|committer)\.(name|email)|user\.useconfigonly|alias\..+|init\.defaultbranch|pretty\..+"
     r"|core\.(autocrlf|eol|safecrlf|whitespace|quotepath|abbrev|precomposeunicode|checkroundtripencoding|commentchar)"
     r"|filter\..+\.(clean|smudge|process|required)"
@@ -39,14 +39,14 @@ HARMLESS = re.compile(
     r"|diff\..+\.(xfuncname|funcname|binary|wordregex|algorithm|textconv)"
     r"|pull\.(rebase|ff)|protocol\.file\.allow"
 )
-PROGRAMS = re.compile(r"(filter\..+)\.(?:clean|smudge|process)|(merge\..+)\.driver|(diff\..+)\.textconv")
-_WORD = re.compile(
+PROGRAMS = later(r"(filter\..+)\.(?:clean|smudge|process)|(merge\..+)\.driver|(diff\..+)\.textconv")
+_WORD = later(
     r"%[A-Za-z]|--|-[A-Za-z]|--[a-z]{2,16}(?:-[a-z]{2,16}){0,2}"
     r"|clean|smudge|process|filter-process|merge|diff|textconv|nbstripout"
 )
 """What may follow the program of a filter or driver: none of it can be a secret, and any other word could."""
-_PROGRAM = re.compile(r"[\w./+~-]+")
-_ASSIGNS = re.compile(r"[A-Za-z][\w-]*\..*=")
+_PROGRAM = later(r"[\w./+~-]+")
+_ASSIGNS = later(r"[A-Za-z][\w-]*\..*=")
 _MOST_BYTES = 1 << 20
 _OURS: tuple[Row, ...] = (("gc.auto", "0"), ("maintenance.auto", "false"))
 """A job's git cleans up nothing."""

@@ -17,32 +17,33 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from orchard.engine.machine.advice import program_in
+from orchard.patterns import later
 from orchard.process.sandbox.policy import Policy
 from orchard.process.sandbox.scratch import SCRATCH, outside
 
-_WORDS = re.compile(
+_WORDS = later(
     ": not found|permission denied|read-only file system|no such file or directory|operation not permitted"
     "|EACCES|EROFS|ENOENT|directory nonexistent|' does not exist|does not appear to be a git repository"
     "|(cannot|could not|failed to|unable to) connect|connection refused|ECONNREFUSED",
     re.IGNORECASE,
 )
-_ABSENT = re.compile("no such file|not found|ENOENT|does not (exist|appear)", re.IGNORECASE)
-_CONNECTS = re.compile("connect|ECONNREFUSED", re.IGNORECASE)
-_CREATES = re.compile(
+_ABSENT = later("no such file|not found|ENOENT|does not (exist|appear)", re.IGNORECASE)
+_CONNECTS = later("connect|ECONNREFUSED", re.IGNORECASE)
+_CREATES = later(
     "(cannot|can't|could not|failed to|unable to) (create|touch|make|move|write)|for writing"
     "|read-only file system|EROFS|^tee: |, (mkdir|rename|unlink|symlink|rmdir|copyfile) '",
     re.IGNORECASE,
 )
-_READS = re.compile("^(cat|head|tail|less|more|wc|grep|sed|awk|ls|find|diff|cmp|sort): ")
-_RAISED = re.compile(r"^(?:[\w.]*\.)?\w*Error: ")
-_OPENS = re.compile(r"\bopen\(|read_(?:text|bytes)\(|\blistdir\(|\bscandir\(")
-_OPENS_TO_WRITE = re.compile(
+_READS = later("^(cat|head|tail|less|more|wc|grep|sed|awk|ls|find|diff|cmp|sort): ")
+_RAISED = later(r"^(?:[\w.]*\.)?\w*Error: ")
+_OPENS = later(r"\bopen\(|read_(?:text|bytes)\(|\blistdir\(|\bscandir\(")
+_OPENS_TO_WRITE = later(
     r"""open\([^)]{0,400}?,\s*(?:mode\s*=\s*)?["'][rbt]{0,2}[wax+]|open\(\s*["'][wax]b?["']"""
     r"|write_(?:text|bytes)\(|\.touch\(|mkdir\(|makedirs\(|\.dump\(|\.to_\w+\("
 )
-_PATH = re.compile(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`‘’“”,;()<>|]{1,400})")
-_NAME = re.compile(r"(?:^|[\s:'\"])([\w.+-]{1,64}): (?:command )?not found|No such command: '?([\w.+-]{1,64})")
-_HOME = re.compile(r"(?<![\w/.~-])(?:~|\$HOME|\$\{HOME\})/")
+_PATH = later(r"(?<![\w/.~-])((?:/|\.[\w-]+/?|[\w-]+/)[^\s:'\"`‘’“”,;()<>|]{1,400})")
+_NAME = later(r"(?:^|[\s:'\"])([\w.+-]{1,64}): (?:command )?not found|No such command: '?([\w.+-]{1,64})")
+_HOME = later(r"(?<![\w/.~-])(?:~|\$HOME|\$\{HOME\})/")
 _LINES, _MOST = 60, 5
 
 Aim = Literal["read", "write", "either"]

@@ -8,7 +8,6 @@ or set aside. Nothing that git itself would write is touched. Where a job left i
 """
 
 import os
-import re
 import secrets
 import stat
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from orchard.git.command import GitError
 from orchard.git.folders import entries, lstat, write_atomically
 from orchard.git.pipes import remove_blocked_notes, remove_links
 from orchard.git.repository import Repository, Worktree
+from orchard.patterns import later
 from orchard.process.families.occupants import occupants
 
 ASIDE = "orchard-aside"
@@ -29,9 +29,9 @@ ASIDE = "orchard-aside"
 _SMALL = ("HEAD", "gitdir", "commondir", "locked", "config.worktree")
 _SMALL_BYTES = 8192
 _LOG_BYTES = 8 * 1024 * 1024
-_OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_LINE = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) [^\n]*\n")
-_BRANCH = re.compile(rb"ref: refs/[A-Za-z0-9_/.@+-]+\n?")
+_OID = later(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_LINE = later(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) [^\n]*\n")
+_BRANCH = later(rb"ref: refs/[A-Za-z0-9_/.@+-]+\n?")
 _TIMEOUT = 120.0
 _MOST = 20_000
 """Files and folders of logs and refs that are looked at; git makes a handful."""

@@ -21,6 +21,7 @@ from orchard.git.command import Git
 from orchard.git.repository import Repository
 from orchard.git.scratch import commit_index, private_file
 from orchard.git.worktree.status import Contents
+from orchard.patterns import later
 
 SEPARATE = 16
 """So many commits get a ref each; what is more is held by one commit that has them as parents."""
@@ -31,9 +32,9 @@ AT_REST = frozenset({"HEAD", "commondir", "gitdir", "index", "locked", "logs", "
 """What git keeps for a linked worktree at rest; all else there was left by something that a job began."""
 
 _SKIPPED = AT_REST - {"logs"} | {"config.worktree", "info"}
-_WORDS_OF_PEOPLE = re.compile(r"(.*/)?(COMMIT_EDITMSG|MERGE_MSG|TAG_EDITMSG|message.*|patch|author-script|msg.*|\d+)")
-_ID = re.compile(rb"(?<![0-9A-Za-z])[0-9a-f]{7,64}(?![0-9A-Za-z])")
-_LOG_LINE = re.compile(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ", re.MULTILINE)
+_WORDS_OF_PEOPLE = later(r"(.*/)?(COMMIT_EDITMSG|MERGE_MSG|TAG_EDITMSG|message.*|patch|author-script|msg.*|\d+)")
+_ID = later(rb"(?<![0-9A-Za-z])[0-9a-f]{7,64}(?![0-9A-Za-z])")
+_LOG_LINE = later(rb"^([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ", re.MULTILINE)
 _ROOT_REFS = ("ORIG_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "BISECT_HEAD", "AUTO_MERGE")
 _OWN_REFS = ("refs/bisect", "refs/worktree", "refs/rewritten")
 

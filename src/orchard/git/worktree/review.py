@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from orchard.git.repository import Repository
 from orchard.git.worktree.status import display
+from orchard.patterns import later
 
 GITLINK = "160000"
 LINK = "120000"
@@ -28,7 +29,7 @@ BINARY_LOOK = 8000
 _BARE = frozenset({b"head", b"objects", b"refs", b"config"})
 
 # Code points that HFS+ ignores in names, so that `.g\u200cit` opens `.git`.
-_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_IGNORED = later("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
 class Difference(Struct, frozen=True):

@@ -11,7 +11,6 @@ staged by name.
 
 import hashlib
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterable
@@ -25,6 +24,7 @@ from orchard.git.command import Blocked, Git, GitError
 from orchard.git.folders import lstat, parents
 from orchard.git.objects.reader import ObjectMissing
 from orchard.git.pipes import ELSEWHERE, special_notes
+from orchard.patterns import later
 from orchard.text import escaped
 
 PACKED_FROM = 100
@@ -40,7 +40,7 @@ FINGERPRINTED = 20_000
 FINGERPRINTED_BYTES = 4 * 1024 * 1024
 
 VANISHED_TRIES = 16
-_VANISHED = re.compile(
+_VANISHED = later(
     r"nonexistent|missing|bad (tree |blob |commit )?object|unable to (read|find)|not a (valid|tree|commit)"
     r"|invalid object|No such file"
 )

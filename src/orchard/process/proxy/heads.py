@@ -5,10 +5,11 @@ not (request smuggling). So what RFC 9112 leaves to the recipient is refused her
 length said twice or beside chunks, other codings than `chunked`, spaces before a colon. Nothing here touches a socket.
 """
 
-import re
 from collections.abc import Iterable
 
 from msgspec import Struct
+
+from orchard.patterns import later
 
 HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 200
@@ -19,12 +20,12 @@ Framing = int | None
 UNTIL_CLOSE = -1
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_REQUEST_LINE = re.compile(rb"(%s) ([\x21-\x7e]+) HTTP/1\.([01])" % _TOKEN)
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?")
-_FIELD = re.compile(
+_REQUEST_LINE = later(rb"(%s) ([\x21-\x7e]+) HTTP/1\.([01])" % _TOKEN)
+_STATUS_LINE = later(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?")
+_FIELD = later(
     rb"(%s):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*" % _TOKEN
 )
-_LENGTH = re.compile(rb"[0-9]{1,18}")
+_LENGTH = later(rb"[0-9]{1,18}")
 
 _OF_ONE_CONNECTION = frozenset((
     b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te", b"trailer",
