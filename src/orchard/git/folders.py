@@ -116,13 +116,15 @@ def behind_link(top: bytes, path: bytes) -> bool:
     return False
 
 
-def delete_children(folder: Path) -> list[str]:
-    """Delete everything in a folder, by several threads; what could not be deleted is said, not raised."""
+def delete_children(folder: Path, *, threads: int = os.cpu_count() or 1) -> list[str]:
+    """Delete everything in a folder; what could not be deleted is said, not raised."""
     errors: list[str] = []
+    real = Path(os.path.realpath(folder))
 
     def delete(child: tuple[str, bool]) -> None:
-        if mounted := mounts_below(folder / child[0]):
-            errors.append(f"{folder / child[0]}: {mounted[0]} is mounted in it")
+        place = real / child[0]
+        if mounted := next((point for point in mounts if point.is_relative_to(place)), None):
+            errors.append(f"{folder / child[0]}: {mounted} is mounted in it")
         else:
             _delete(top, child, (top, device), 0, errors)
 
@@ -138,8 +140,13 @@ def delete_children(folder: Path) -> list[str]:
         # Deep folders are moved here while we work, so look again until nothing new turns up.
         while new := [child for child in _children(top) if child[0] not in tried]:
             tried.update(name for name, _ in new)
-            with ThreadPoolExecutor(min(len(new), os.cpu_count() or 1), "orchard-delete") as threads:
-                list(threads.map(delete, new))
+            mounts = mounts_below(folder)
+            if threads == 1:
+                for child in new:
+                    delete(child)
+            else:
+                with ThreadPoolExecutor(min(len(new), threads), "orchard-delete") as pool:
+                    list(pool.map(delete, new))
     finally:
         os.close(top)
     return errors
@@ -149,6 +156,7 @@ def remove_tree(folder: Path) -> list[str]:
     """Remove a folder with everything in it, however deep; what could not be removed is said, not raised.
 
     `shutil.rmtree` calls itself for each level: a job that nests a thousand folders would end the engine with it.
+    Most such folders are small, and to start threads takes longer than to empty them.
     """
     found = lstat(folder)
     if found is None:
@@ -159,10 +167,10 @@ def remove_tree(folder: Path) -> list[str]:
             return []
         with suppress(OSError):
             folder.chmod(0o700)
-        failed = delete_children(folder)
+        failed = delete_children(folder, threads=1)
         if not failed:
             folder.rmdir()
-    except (OSError, RuntimeError) as error:  # no thread can be started, either
+    except OSError as error:
         failed = [f"{folder}: {error}"]
     return failed
 
