@@ -37,7 +37,7 @@ from orchard.git.worktree.setup import folder_to_link
 from orchard.git.worktree.sources import local_sources
 from orchard.model.sandbox import Level as Wanted
 from orchard.model.sandbox import Network, stricter
-from orchard.process.sandbox.policy import Level, Policy, Resources
+from orchard.process.sandbox.policy import Level, Policy, Resources, SandboxError
 from orchard.process.sandbox.wall import Wall
 
 _RUNTIME = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev/shm", "/mnt", "/media")
@@ -165,6 +165,13 @@ class Asked(Struct, frozen=True):
 _SECONDS, _MOST = 5.0, 16
 
 
+def _try_out(wanted: Wanted) -> None:
+    from orchard.process.sandbox import level  # with all that builds walls
+
+    with suppress(SandboxError, OSError):  # a plan that asks for it is told
+        level.choose(wanted)
+
+
 class Sandboxes:
     """The walls that one engine builds."""
 
@@ -172,6 +179,7 @@ class Sandboxes:
         self._world = world
         self._known_links: dict[tuple[Path, ...], tuple[float, Links]] = {}
         self._known_sources: tuple[int, tuple[Path, ...]] | None = None
+        self._known_manifests: tuple[float, Path, tuple[Path, ...]] = (0.0, Path(), ())
 
     def level(self, run: Run) -> Level:
         """The level that holds for a plan: SandboxError where none can be had. The first call tries it out."""
@@ -181,6 +189,11 @@ class Sandboxes:
         from orchard.process.sandbox import level  # with all that builds walls
 
         return level.choose(wanted)
+
+    def look_ahead(self) -> None:
+        """Begin to try out, in a thread, what the first plan will most probably ask for."""
+        if (wanted := self._world.config.sandbox.level) != "off":
+            self._world.threads.submit(_try_out, wanted)
 
     def is_off(self, run: Run) -> bool:
         return self._wanted(run) == "off"
@@ -220,7 +233,7 @@ class Sandboxes:
         # Behind bubblewrap it stands at /tmp, and nowhere else.
         shown = () if level == "bwrap" and Path("/tmp").is_dir() else (folders.temporary, temporary)
         homes = (self._home, *_home_of_account())
-        above = manifests_above(worktree.path, homes) if level == "landlock" and worktree is not None else ()
+        above = self._manifests(worktree, homes) if level == "landlock" and worktree is not None else ()
         policy = Policy(
             home=folders.home,
             temporary=temporary,
@@ -261,6 +274,13 @@ class Sandboxes:
                 self._known_links.clear()
             self._known_links[named] = known
         return known[1]
+
+    def _manifests(self, worktree: Worktree, homes: tuple[Path, ...]) -> tuple[Path, ...]:
+        """What is in the folders above, as it was a moment ago: worktrees lie side by side."""
+        now, around = time.monotonic(), worktree.path.parent
+        if self._known_manifests[0] < now or self._known_manifests[1] != around:
+            self._known_manifests = (now + _SECONDS, around, tuple(manifests_above(worktree.path, homes)))
+        return self._known_manifests[2]
 
     @cached_property
     def _git(self) -> GitSettings:
@@ -359,10 +379,13 @@ class Sandboxes:
         return self._chains[1]
 
 
-def _home_of_account() -> Iterator[Path]:
-    """The home that the system knows; HOME may say another one."""
-    with suppress(KeyError):
-        yield Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+@cache
+def _home_of_account() -> tuple[Path, ...]:
+    """The home that the system knows, if it knows one; HOME may say another one."""
+    try:
+        return (Path(pwd.getpwuid(os.getuid()).pw_dir).resolve(),)
+    except KeyError:
+        return ()
 
 
 PLACEHOLDER = "config.worktree"

@@ -174,6 +174,8 @@ async def _own_engine(
             engine.check_place = Whereabouts(repo).check
             since = journal.durable_seq
             async with running(engine), AsyncExitStack() as stack:
+                if work:
+                    engine.sandboxes.look_ahead()
                 await recover(engine, place.reader)
                 if work:
                     keep_walls(engine)

@@ -8,6 +8,7 @@ What was found holds as long as this process lives, unless bubblewrap comes or g
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -72,7 +73,11 @@ def _first(wanted: Wanted, findings: Iterable[Finding]) -> Level:
 
 def found(level: Level) -> Finding:
     """Whether a level works here; tried again when bubblewrap has come or gone."""
-    return _tried(level, bwrap_program() if level == "bwrap" else None)
+    with _trying:  # whoever asks meanwhile waits for the answer
+        return _tried(level, bwrap_program() if level == "bwrap" else None)
+
+
+_trying = threading.Lock()
 
 
 @cache
