@@ -130,6 +130,8 @@ BAD: list[tuple[dict[str, object], str, str]] = [
     ({"worktree": {"link": ["../x"]}}, "worktree.link", "must not leave the repository, not '../x'"),
     ({"worktree": {"link": ["/etc"]}}, "worktree.link", "must be a path inside the repository"),
     ({"worktree": {"link": ["a/.GIT/x"]}}, "worktree.link", "must not be in '.git'"),
+    ({"worktree": {"copy": ["../node_modules"]}}, "worktree.copy", "must not leave the repository"),
+    ({"worktree": {"copy": ["/opt/venv"]}}, "worktree.copy", "must be a path inside the repository"),
     ({"worktree": {"include": ["a\nb"]}}, "worktree.include", "without control characters, not 'a\\nb'"),
     ({"worktree": {"keep": [""]}}, "worktree.keep", "must be a path or pattern"),
     ({"worktree_root": "."}, "worktree_root", "must be the path of a folder of its own"),
@@ -207,7 +209,7 @@ def test_the_user_may_put_worktrees_anywhere() -> None:
 
 
 def test_what_runs_programs_or_loosens_safety_needs_trust() -> None:
-    runs_programs = {"setup", "worktree.include", "worktree.link", "pass_env", "agents", "mcp_servers"}
+    runs_programs = {"setup", "worktree.include", "worktree.copy", "worktree.link", "pass_env", "agents", "mcp_servers"}
     assert set(NEEDS_TRUST) == runs_programs | {
         "tracing.endpoint",
         "tracing.headers_env",
@@ -259,6 +261,7 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_HEAL_ATTEMPTS": "2",
         "ORCHARD_HEAL_AGENT": "builtin",
         "ORCHARD_WORKTREE_INCLUDE": ".env",
+        "ORCHARD_WORKTREE_COPY": ".venv",
         "ORCHARD_WORKTREE_LINK": "node_modules",
         "ORCHARD_WORKTREE_KEEP": "target,dist",
         "ORCHARD_WORKTREE_POOL": "0",

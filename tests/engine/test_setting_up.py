@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.model.events.plans import PhaseEnded
+from orchard.model.events.plans import PhaseEnded, Warned
 from orchard.model.phases import Phase
 from tests.engine.conftest import Orchard, job
 
@@ -109,3 +109,31 @@ async def test_included_files_are_copied_again_only_when_they_change(orchard: Or
     assert [notes[name] for name in "abc"] == ["copied 1 ignored files", again, "copied 1 ignored files"]
     assert files["a.txt"] == files["b.txt"] and files["a.txt"].endswith("one")
     assert files["c.txt"].endswith("two\n")
+
+
+async def test_copies_of_folders_are_the_jobs_own_and_made_again_only_when_they_or_the_originals_change(
+    orchard: Orchard, root: Path
+) -> None:
+    top = orchard.repo.path
+    (top / "orchard.toml").write_text("[worktree]\ncopy = ['installed', 'missing']\n")
+    orchard.trust()
+    (top / "installed").mkdir()
+    (top / "installed/packages").write_text("one\n")
+    text = (
+        "name: n\nmax_parallel: 1\njobs:\n"
+        "  - {id: a, priority: 3, work: 'cat installed/packages > a.txt'}\n"
+        "  - {id: b, priority: 2, work: 'cat installed/packages > b.txt; echo bad >> installed/packages'}\n"
+        "  - {id: c, priority: 1, work: 'cat installed/packages > c.txt'}\n"
+    )
+
+    await orchard.run(text)
+    files = orchard.repo.files("work")
+    notes = {one.job: one.note for one in orchard.events(PhaseEnded) if one.phase is Phase.SETUP}
+
+    told = "copied installed (1 file); did not copy missing: there is no such folder or file in the checkout"
+    assert [notes[name] for name in "abc"] == [told, "the worktree was set up for an earlier job", told]
+    assert [files[f"{name}.txt"] for name in "abc"] == ["one\n"] * 3
+    assert (top / "installed/packages").read_text() == "one\n"
+    assert [one.message for one in orchard.events(Warned)] == [
+        "'missing' of 'worktree.copy' is not copied into worktrees: there is no such folder or file in the checkout."
+    ]

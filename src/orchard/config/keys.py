@@ -146,6 +146,12 @@ _TABLE = (
         needs_trust=True,
     ),
     Key(
+        "worktree.copy",
+        list_of(link),
+        "folders of the checkout, ignored by git, that worktrees get a copy of (`node_modules`); others: a warning",
+        needs_trust=True,
+    ),
+    Key(
         "worktree.link",
         list_of(link),
         "folders of the checkout, ignored by git, that worktrees share by a link; others are warned about",

@@ -56,6 +56,7 @@ class Worktree(Struct, frozen=True):
     """How a job's worktree is filled, and what of it is kept for the next job."""
 
     include: tuple[str, ...] = ()
+    copy: tuple[str, ...] = ()
     link: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     pool: int = 4

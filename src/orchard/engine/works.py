@@ -1,6 +1,6 @@
 """Running works of the plan in a worktree, one after the other: programs, and agents; and setting a new worktree up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -10,6 +10,7 @@ from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.turns.work import run_agent_work
+from orchard.engine.workspace import Filled
 from orchard.errors import parts_of
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Work
@@ -28,7 +29,7 @@ async def setup(context: Context) -> Outcome:
         return Skipped()
     if workspace.is_set_up:
         return Passed("the worktree was set up for an earlier job")
-    copied, linked = await workspace.fill()
+    filled = await workspace.fill()
     world = context.world
     works = await world.in_thread(setup_works, context.plan, context.job, world, context.base)
     failed = await run_works(context, works)
@@ -37,12 +38,25 @@ async def setup(context: Context) -> Outcome:
     if failed is not None:
         return failed
     await workspace.note_set_up()
-    done = [f"copied {len(copied)} ignored files"] if copied else []
-    done += [f"linked {', '.join(linked.linked)}"] if linked.linked else []
-    done += [f"did not link {name}: {why}" for name, why in linked.skipped]
-    for name, why in linked.skipped:
-        context.engine.warn(context.run.id, f"'{name}' of 'worktree.link' is not linked into worktrees: {why}.")
-    return Passed("; ".join(done))
+    return Passed("; ".join(_told(context, filled)))
+
+
+def _told(context: Context, filled: Filled) -> Iterator[str]:
+    """What a worktree got besides its commit; what it did not get is a warning of the plan's."""
+    copies, linked = filled.copies, filled.linked
+    if copies.copied:
+        yield f"copied {', '.join(copies.copied)} ({copies.files:,} file{'s' * (copies.files != 1)})"
+    if filled.included:
+        yield f"copied {len(filled.included)} ignored files"
+    if linked.linked:
+        yield f"linked {', '.join(linked.linked)}"
+    yield from (f"did not copy {name}: {why}" for name, why in copies.skipped)
+    yield from (f"did not link {name}: {why}" for name, why in linked.skipped)
+    told = [f"'{name}' of 'worktree.copy' is not copied into worktrees: {why}." for name, why in copies.skipped]
+    told += [f"Copies of '{name}' lack what leads out of the checkout: {what}." for name, what in copies.partly]
+    told += [f"'{name}' of 'worktree.link' is not linked into worktrees: {why}." for name, why in linked.skipped]
+    for warning in told:
+        context.engine.warn(context.run.id, warning)
 
 
 async def run_works(context: Context, works: Iterable[Work]) -> Failed | Held | None:

@@ -32,6 +32,7 @@ from orchard.engine.machine.pool import Pool
 from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works, wants_submodules
 from orchard.engine.programs import PORT
 from orchard.errors import OrchardError
+from orchard.git.dependencies.copies import Copies, copied_files, copy_folders
 from orchard.git.history import worktree_diff
 from orchard.git.refs import keep_ref, subtask_ref, wip_ref
 from orchard.git.repository import Repository, Worktree
@@ -63,6 +64,14 @@ class Held(Struct, frozen=True):
     result: str | None = None
     """The commit that was collected from it, which `ref` holds."""
     ref: str | None = None
+
+
+class Filled(Struct, frozen=True):
+    """What a new worktree got from the user's checkout."""
+
+    copies: Copies = Copies()
+    included: tuple[str, ...] = ()
+    linked: Linked = Linked()
 
 
 class Workspace:
@@ -154,16 +163,17 @@ class Workspace:
         link_job(worktree.path, self._run.id, self._whose)
         await self.enclosure.build(self._worktree)
 
-    async def fill(self) -> tuple[list[str], Linked]:
+    async def fill(self) -> Filled:
         """Put into a new worktree what git does not: copies of ignored files, and links to ignored folders."""
         world, config, worktree = self._world, self._world.config.worktree, self._open
         top, trees = world.repo.main_top, self._pool.worktrees
-        if not config.include and not config.link:
-            return [], Linked()
+        if not config.include and not config.link and not config.copy:
+            return Filled()
 
-        def fill() -> tuple[list[str], Linked]:
-            copied = copy_included(world.repo, top, worktree, config.include, (trees.root,))
-            return copied, link_folders(trees, top, worktree, config.link)
+        def fill() -> Filled:
+            copies = copy_folders(world.repo, top, worktree, config.copy, (trees.root,))
+            included = copy_included(world.repo, top, worktree, config.include, (trees.root,))
+            return Filled(copies, tuple(included), link_folders(trees, top, worktree, config.link))
 
         return await world.in_thread(fill)
 
@@ -387,15 +397,17 @@ class JobWorkspace(Workspace):
             return None
         if any(PORT in str(work_json(work)) for work in works):
             return None  # the next job has other ports
-        fills = bool(config.include or config.link)
+        fills = bool(config.include or config.link or config.copy)
         if not works and not fills:
             return None
         root = self._pool.worktrees.root
 
         def key() -> str:
             included = included_files(world.repo, top, config.include, (root,)) if fills else ()
+            copied = copied_files(world.repo, top, config.copy, (root,))
             said = [[work_json(work) for work in works], plan.env, job.env, config.link, world.config.pass_env]
-            facts = (world.integration.objects.tree_of(commit), json.dumps(said, sort_keys=True, default=str), included)
+            wanted = json.dumps(said, sort_keys=True, default=str)
+            facts = (world.integration.objects.tree_of(commit), wanted, included, config.copy, copied)
             return hashlib.sha256(repr(facts).encode()).hexdigest()
 
         return await world.in_thread(key)

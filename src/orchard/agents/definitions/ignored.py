@@ -42,7 +42,8 @@ def ignored_notes(repo: Repository, config: Config, agents: Iterable[str] = AGEN
         return []
     roots = (repo.worktree_root(config.worktree_root),)
     brought = brought_along(repo, top, config.worktree.include, roots)
-    missed = {path: said for path, said in lost.items() if not _is_brought(path, brought, config.worktree.link)}
+    folders = (*config.worktree.copy, *config.worktree.link)
+    missed = {path: said for path, said in lost.items() if not _is_brought(path, brought, folders)}
     return [_note(missed)] if missed else []
 
 

@@ -45,7 +45,7 @@ def copy_included(
     names = [
         name for name in included_names(repo, top, patterns, roots) if not behind_link(os.fsencode(worktree.path), name)
     ]
-    names = _ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
+    names = ignored_in(repo.worktree_git(worktree.name, worktree.path), names)
     _check_size(top, names)
     return [display(name) for name in names if _copy(top, worktree.path, name)]
 
@@ -68,7 +68,7 @@ def included_names(repo: Repository, top: Path, patterns: Sequence[str], roots: 
         return []
     main = git_of_checkout(repo, top)
     wanted = [pattern.encode(errors="surrogateescape") for pattern in patterns]
-    return _ignored_in(main, _matching(repo, main, wanted, roots))
+    return ignored_in(main, _matching(repo, main, wanted, roots))
 
 
 def link_folders(trees: Worktrees, top: Path | None, worktree: Worktree, names: Sequence[str]) -> Linked:
@@ -104,7 +104,7 @@ def _matching(repo: Repository, git: Git, patterns: Sequence[bytes], roots: Sequ
     return [row for row in rows if not row.endswith(b"/")]
 
 
-def _ignored_in(git: Git, names: list[bytes]) -> list[bytes]:
+def ignored_in(git: Git, names: list[bytes]) -> list[bytes]:
     if not names:
         return []
     rows = b"".join(name + b"\0" for name in names)
@@ -123,7 +123,7 @@ def _check_size(top: Path, names: list[bytes]) -> None:
 def _copy(top: Path, folder: Path, name: bytes) -> bool:
     """Copy one file; False if it is none, or if its place is taken or behind a link."""
     source, target = top / os.fsdecode(name), folder / os.fsdecode(name)
-    if behind_link(os.fsencode(top), name) or not _make_parents(folder, name):
+    if behind_link(os.fsencode(top), name) or not make_parents(folder, name):
         return False
     try:
         original = open_plain(source)
@@ -144,7 +144,7 @@ def _copy(top: Path, folder: Path, name: bytes) -> bool:
     return True
 
 
-def _make_parents(top: Path, name: bytes) -> bool:
+def make_parents(top: Path, name: bytes) -> bool:
     """Make the folders above a file, unless something else stands in their place."""
     for parent in _parents(name):
         folder = top / parent
@@ -161,17 +161,17 @@ def _parents(name: bytes) -> list[Path]:
 
 
 def _cannot_link(repo: Repository, top: Path, name: str) -> str | None:
-    if not _is_inside(name):
+    if not is_inside(name):
         return "it is not the name of a folder inside the checkout"
     folder = folder_to_link(top, name)
     if folder is None:
         return "there is no such folder in the checkout"
-    if not _ignored_in(git_of_checkout(repo, top), [os.fsencode(folder.relative_to(top))]):
+    if not ignored_in(git_of_checkout(repo, top), [os.fsencode(folder.relative_to(top))]):
         return "git does not ignore it"
     return None
 
 
-def _is_inside(name: str) -> bool:
+def is_inside(name: str) -> bool:
     parts = name.strip("/").split("/")
     return not name.startswith("/") and not any(part in ("", ".", "..") or part.lower() == ".git" for part in parts)
 
@@ -179,18 +179,18 @@ def _is_inside(name: str) -> bool:
 def folder_to_link(top: Path, name: str) -> Path | None:
     """The folder of a checkout that a name means; None: it means none, or a link is on the way to it."""
     folder = top / name.strip("/")
-    if not _is_inside(name) or behind_link(os.fsencode(top), os.fsencode(name)):
+    if not is_inside(name) or behind_link(os.fsencode(top), os.fsencode(name)):
         return None
     return folder if folder.is_dir() and not folder.is_symlink() else None
 
 
 def _link(trees: Worktrees, top: Path, worktree: Worktree, name: str) -> str | None:
     target = worktree.path / name
-    if not _make_parents(worktree.path, os.fsencode(name)) or os.path.lexists(target):
+    if not make_parents(worktree.path, os.fsencode(name)) or os.path.lexists(target):
         return "its place is taken"
     target.symlink_to(top / name)
     # A pattern that ends in a slash ignores the folder but not a link of that name.
-    if not _ignored_in(trees.repo.worktree_git(worktree.name, worktree.path), [os.fsencode(name)]):
+    if not ignored_in(trees.repo.worktree_git(worktree.name, worktree.path), [os.fsencode(name)]):
         with trees.lock():
             exclude(trees.repo.common_dir, f"/{name}")
     return None

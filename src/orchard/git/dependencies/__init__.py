@@ -1,0 +1,1 @@
+"""What a job needs in its worktree besides its commit: copies of ignored folders of the user's."""
