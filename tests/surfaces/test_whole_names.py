@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -322,8 +323,40 @@ def test_a_plan_that_is_over_cannot_be_resumed(desk: Desk) -> None:
 
     bare, named = desk("resume"), desk("resume", plan)
 
-    assert bare.code == 3 and "No plan here is paused" in bare.err
+    assert bare.code == 3 and "No plan here is paused or interrupted" in bare.err
     assert named.code == 2 and "cannot be resumed" in named.err and f"orchard retry --plan {plan}" in named.err
+
+
+def test_resume_without_a_name_means_the_only_plan_also_while_its_engine_is_about_to_end(desk: Desk) -> None:
+    stubborn = "trap '' TERM; touch {}; while :; do sleep 0.1; done"
+    begun = desk.folder / "gates" / "begun"
+    begun.parent.mkdir()
+    desk.open_to_jobs(begun.parent)
+    text = ONE.format(name="Stubborn", target="t").replace('"echo Stubborn > t.txt"', f'"{stubborn.format(begun)}"')
+    desk.env["ORCHARD_LIMITS_GRACE"] = "2"
+    plan = ran(desk, text, "--detach")
+    until(begun.exists)
+
+    os.kill(json.loads((desk.state / "daemon.json").read_text())["pid"], signal.SIGTERM)
+    done = desk("resume")
+
+    assert done.code == 1 and f"orchard retry --plan {plan}" in done.out, done.talk
+    assert "because the engine was stopped while it ran" in done.out
+
+
+def test_resume_without_a_name_prefers_a_plan_that_is_paused_to_one_that_runs(desk: Desk) -> None:
+    paused = ran(desk, HELD.format(name="Held"), "--detach")
+    gate = desk.folder / "gates" / "open"
+    gate.parent.mkdir()
+    desk.open_to_jobs(gate.parent)
+    waits = f"until [ -e {gate} ]; do sleep 0.1; done; echo Runs"
+    running = ran(desk, ONE.format(name="Runs", target="t").replace("echo Runs", waits), "--detach")
+
+    done = desk("resume", "--detach", "--json")
+    gate.touch()
+
+    assert done.code == 0 and done.json["plan"] == paused != running, done.talk
+    assert desk("wait", paused).code == 0 and desk("wait", running).code == 0
 
 
 def test_retry_without_a_name_means_the_newest_plan_or_the_only_one_with_something_to_retry(desk: Desk) -> None:

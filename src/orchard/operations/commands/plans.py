@@ -365,7 +365,11 @@ resume_plan = Command(
     tool=Tool("core", "Resume a plan"),
     verb=Verb("resume", follows=True),
     next=("wait_plan",),
-    fit=Fit(lambda plan: any(step.operation == "resume_plan" for step in plan.next), "is paused"),
+    fit=Fit(  # one that is under way may have an engine that is about to end
+        lambda plan: any(step.operation == "resume_plan" for step in plan.next),
+        "is paused or interrupted",
+        already=lambda plan: plan.status in (PlanStatus.RUNNING, PlanStatus.PENDING),
+    ),
     repeatable=True,
     prepare=_prepare_resume,
     decide=_decide_resume,

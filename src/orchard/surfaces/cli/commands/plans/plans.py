@@ -57,7 +57,7 @@ def finalize(asked: Asked) -> int:
     words={"budget": "What it may use from now on: tokens, cost, minutes."},
     worker=resume_worker,
     examples="""
-orchard resume                                    # the plan that is paused, if there is one only
+orchard resume                                    # the plan that is paused or interrupted, if there is one only
 orchard resume login-3f2a --budget tokens=500000  # with another budget; what it used so far does not count
 orchard resume login-3f2a --budget cost=5,minutes=60
 orchard resume api/subtask-k3x9p                  # an agent that was paused goes on in its session
