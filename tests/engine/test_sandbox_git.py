@@ -91,6 +91,21 @@ async def test_what_git_itself_leaves_among_its_notes_stays(orchard: Orchard, le
     assert len(there("reflog").splitlines()) >= 2 and not status["plan"]["warnings"]
 
 
+@pytest.mark.parametrize("branch", ["theirs", "none"])
+async def test_a_failed_job_that_went_to_a_branch_does_not_keep_the_user_from_it(
+    orchard: Orchard, level: str, branch: str
+) -> None:
+    orchard.repo("branch", "theirs")
+
+    status = await orchard.run(plan(f"git symbolic-ref HEAD refs/heads/{branch}; echo half > half.txt; exit 1"))
+
+    there = Repo(Path(job(status, "a")["worktree"]))
+    assert there("rev-parse", "HEAD") == orchard.repo("rev-parse", "theirs") and (there.path / "half.txt").exists()
+    orchard.repo("checkout", "-q", "theirs")
+    orchard.repo("checkout", "-q", "-")
+    orchard.repo("branch", "-D", "theirs")
+
+
 @pytest.mark.parametrize("how", ["absolute", "relative", "of another"])
 async def test_a_repository_that_borrows_objects_from_another_is_worked_on(
     orchard: Orchard, home: Path, level: str, how: str

@@ -132,13 +132,23 @@ def _mend_names(repo: Repository, before: Notes, changed: list[str], told: Mende
     kinds = _kinds(repo, asked) if asked and (texts or head != was) else {}
     missing = frozenset(asked - kinds.keys())
     no_commits = frozenset(oid for oid in asked if kinds.get(oid) != b"commit")
-    if head != was and was is not None and not _is_sound(head, no_commits):
-        told.replace(folder, "HEAD", was)
+    if head != was and was is not None:
+        if not _is_sound(head, no_commits):
+            told.replace(folder, "HEAD", was)
+        elif head is not None and _BRANCH.fullmatch(head):
+            _let_go(repo, folder, head, was)
     for name, text in texts.items():
         if name.startswith("refs/") and not _is_sound(text, missing):
             told.set_aside(folder, name)
         elif name.startswith("logs/") and (kept := _sound_lines(text, missing)) != text:
             told.replace(folder, name, kept)
+
+
+def _let_go(repo: Repository, folder: Path, head: bytes, was: bytes) -> None:
+    """A job that went to a branch stays on its commit and leaves the branch: git would keep the user from it."""
+    branch = os.fsdecode(head.removeprefix(b"ref: ").rstrip(b"\n"))
+    commit = repo.git("rev-parse", "-q", "--verify", f"{branch}^{{commit}}", ok=range(256), timeout=_TIMEOUT).stdout
+    write_atomically(folder / "HEAD", commit or was, 0o644, durable=False)
 
 
 def _texts(folder: Path, changed: list[str], told: Mended) -> dict[str, bytes]:
