@@ -14,6 +14,13 @@ from orchard import __version__
 HOLD_SECRETS = frozenset({"agent", "approve", "do", "land", "mcp", "plan", "pr", "resume", "retry", "run", "serve"})
 """Verbs whose process may hold keys while jobs run beside it."""
 
+STAY_WITH_WORK = frozenset(
+    {"approve", "clone", "complete", "demo", "deploy", "do", "finalize", "land", "plan", "pr", "reject", "resolve"}
+    | {"resume", "retry", "run", "send"}
+)
+"""Verbs that show a plan until it ends; at a terminal, a person can leave before that."""
+RETURN_AT_ONCE = frozenset({"-d", "--detach", "--dry-run", "--json", "-q", "--quiet", "-h", "--help"})
+
 OBJECTS_BEFORE_LOOKING = 100_000
 """Few of our objects refer to each other in circles, and looking for such as often as Python does slows the start."""
 
@@ -42,9 +49,20 @@ def main() -> int:
         from orchard.process.privacy import hide_memory
 
         hide_memory()  # at once: an engine does it anyway, but only when it opens
+    if stays_with_work(sys.argv[1:]):
+        from orchard.errors import EXIT_CANCELED
+        from orchard.process import stand_in
+
+        stand_in.begin(EXIT_CANCELED)  # before anything is open
     from orchard.surfaces.cli.start import run_command_line  # brings click: 40 ms and more
 
     return run_command_line(sys.argv[1:])
+
+
+def stays_with_work(words: list[str]) -> bool:
+    """Whether a person sits before a plan that goes on, perhaps in this process."""
+    verb = next((word for word in words if not word.startswith("-")), "")
+    return verb in STAY_WITH_WORK and RETURN_AT_ONCE.isdisjoint(words) and all(map(os.isatty, (0, 1)))
 
 
 def open_streams() -> None:

@@ -1,5 +1,6 @@
 """One plan, several terminals: what runs in one can be looked at, steered, stopped and left from all the others."""
 
+import json
 import os
 import select
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.acceptance.program import Desk, Running, desks, until
@@ -441,6 +443,59 @@ def test_closing_the_terminal_lets_the_plan_go_on_and_leaves_nothing(desk: Desk)
     desk.check_nothing_runs()
     desk.check_sound()
     assert set(desk.jobs().values()) == {"succeeded"}
+
+
+def test_ctrl_d_gives_the_terminal_back_and_the_plan_goes_on_in_the_background(desk: Desk) -> None:
+    owner, terminal = desk.on_a_terminal("run", two_in_a_row(desk))
+    begun(desk, "Row-first")
+    read_some(terminal, b"ctrl-d leaves")
+    engine = json.loads((desk.state / "daemon.json").read_text())["pid"]
+
+    os.write(terminal, b"git status\n")  # what is typed beside it means nothing
+    os.write(terminal, b"\x04")
+    shown = read_some(terminal, b"orchard watch row")
+    assert owner.process.wait(30) == 130, "the shell has its prompt"
+    assert f"in process {engine}".encode() in shown and b"git status" not in shown
+    os.close(terminal)
+    assert desk.jobs()["first"] == "running" and psutil.Process(engine).ppid() != owner.pid
+    open_gate(desk, "Row-first")
+    assert desk("wait").code == 0
+    until(lambda: not psutil.pid_exists(engine), "the end of the engine")
+
+    desk.check_nothing_runs()
+    assert set(desk.jobs().values()) == {"succeeded"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda one: one.name)
+def test_a_signal_to_who_waits_at_the_terminal_is_one_to_the_engine(desk: Desk, number: signal.Signals) -> None:
+    owner, terminal = desk.on_a_terminal("run", two_in_a_row(desk))
+    begun(desk, "Row-first")
+    engine = json.loads((desk.state / "daemon.json").read_text())["pid"]
+
+    owner.signal(number)
+    code = owner.process.wait(30)
+    until(lambda: not psutil.pid_exists(engine), "the end of the engine")
+    os.close(terminal)
+
+    assert engine != owner.pid and code == (-9 if number == signal.SIGKILL else 130)
+    assert number == signal.SIGKILL or desk.jobs()["first"] == "canceled"
+
+
+def test_ctrl_c_at_a_terminal_is_heard_once_and_cancels(desk: Desk) -> None:
+    owner, terminal = desk.on_a_terminal("run", two_in_a_row(desk))
+    begun(desk, "Row-first")
+    read_some(terminal, b"ctrl-c cancels")
+
+    os.write(terminal, b"\x03")
+    shown = b""
+    with suppress(OSError):  # it is closed when the command has ended
+        while more := os.read(terminal, 65536):
+            shown += more
+    assert owner.process.wait(30) == 130
+    os.close(terminal)
+
+    assert b"Canceling" in shown and b"Stopping at once" not in shown
+    assert desk.jobs()["first"] == "canceled"
 
 
 def read_some(terminal: int, words: bytes) -> bytes:

@@ -5,9 +5,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from orchard.__main__ import STAY_WITH_WORK
 from orchard.app import open_app
+from orchard.surfaces.cli.group import cli
 from orchard.surfaces.next_steps import in_commands
 from tests.acceptance.program import Desk, desks
 
@@ -134,3 +137,12 @@ def test_phases_are_shown_in_plain_words_and_known_by_their_ids_as_well(desk: De
         assert "--phase" not in desk("logs", job, "--phase", words).err
     refused = desk("logs", job, "--phase", "MERGE")
     assert refused.code == 2 and "'preparing', 'setup'" in refused.err
+
+
+def test_every_verb_that_can_run_in_the_background_can_be_left_while_it_runs() -> None:
+    context = click.Context(cli)
+    commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    detach = {name for name, one in commands.items() if one and "--detach" in {w for p in one.params for w in p.opts}}
+
+    assert detach <= STAY_WITH_WORK <= commands.keys()
+    assert "run" in detach and "status" not in STAY_WITH_WORK

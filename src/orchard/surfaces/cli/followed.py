@@ -1,14 +1,17 @@
 """Making work go on, and staying with it: what `run`, `resume`, `retry`, `approve` and `land` share.
 
 Whoever owns the engine stays until its plans are settled, and ctrl-c cancels them, but not a terminal that is
-closed; whoever only follows may leave at any time, and ctrl-c does just that.
+closed; ctrl-d gives the terminal back, and the process goes on in the background. Whoever only follows may leave at any
+time, and ctrl-c does just that.
 """
 
 import asyncio
+import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from itertools import chain, repeat
 
 from msgspec import Struct
@@ -22,10 +25,11 @@ from orchard.engine.turns.idle import WORKER
 from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
+from orchard.process import stand_in
 from orchard.surfaces.cli.lone_leftovers import end_leftovers, may_have_left
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
-from orchard.surfaces.cli.render.progress import Progress, open_progress
+from orchard.surfaces.cli.render.progress import Progress, has_keyboard, open_progress
 from orchard.surfaces.cli.render.summary import summary_lines
 from orchard.surfaces.cli.reports import NO_REPORTS, Reports
 from orchard.surfaces.cli.terminal import Terminal, Unwritable, drop
@@ -37,6 +41,11 @@ Act = Callable[[Session], Awaitable[PlanId]]
 """What is asked of the engine; the answer is the plan to follow."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LEAVES = 0
+"""In the queue of signals: the key by which a person leaves, which no signal is."""
+ONCE = 0.1
+"""Seconds in which the same signal is one: it may come from a terminal or a program, and from who stands in for us."""
+CTRL_D = b"\x04"
 TRIES = 3
 
 PATIENCE = 1.0
@@ -133,8 +142,29 @@ async def _enter(app: App, stack: AsyncExitStack, *, work: bool, detach: bool) -
 
 
 async def stay(terminal: Terminal, app: App, session: Session, followed: Followed) -> None:
-    """Show a plan until it is settled, waits for a person, or the user leaves."""
-    with open_progress(terminal, followed.run, app) as progress, _signals() as pressed:
+    """Show a plan until it is settled, waits for a person, or the user leaves; an owner goes on unseen then."""
+    with _signals() as pressed:
+        await _show(terminal, app, session, followed, pressed)
+        if followed.detached and session.owns_engine:
+            leave(terminal, followed.run)
+            await _show(terminal, app, session, followed, pressed)
+
+
+def leave(terminal: Terminal, run: Run) -> None:
+    """Give the terminal back to the shell; the work of this process goes on in the background."""
+    watch = text.next_command(f"orchard watch {safe(run.id)}")
+    terminal.say(text.done(text.LEFT.format(pid=os.getpid())), watch)
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        drop(stream)
+    stand_in.leave()
+
+
+async def _show(
+    terminal: Terminal, app: App, session: Session, followed: Followed, pressed: "asyncio.Queue[int]"
+) -> None:
+    keys = terminal.live and has_keyboard() and (stand_in.is_there() or not session.owns_engine)
+    foot = (text.FOOT_OWNER if session.owns_engine else text.FOOT_FOLLOWER) if keys else ""
+    with open_progress(terminal, followed.run, app, foot) as progress, _keys(pressed) if keys else nullcontext():
         async with asyncio.TaskGroup() as tasks:
             drawing = tasks.create_task(progress.keep_drawing())
             staying = tasks.create_task(_take_all(session, followed.run, progress))
@@ -182,15 +212,21 @@ def _what_still_runs(run: Run) -> str:
 async def _listen(
     session: Session, progress: Progress, pressed: "asyncio.Queue[int]", tasks: asyncio.TaskGroup
 ) -> None:
-    """Obey ctrl-c: an owner cancels, and the second time at once; a follower leaves, which ends this.
+    """Obey ctrl-c: an owner cancels, and the second time at once; a follower leaves, which ends this, as ctrl-d does.
 
     A terminal that is closed takes no plan with it: its owner goes on unseen.
     """
     answers = chain((text.CANCELING,), repeat(text.HURRYING))
+    heard: tuple[int, float] = (LEAVES, -ONCE)
     while True:
         number = await pressed.get()
+        before, heard = heard, (number, time.monotonic())
+        if before[0] == number and heard[1] - before[1] < ONCE:
+            continue
         if not session.owns_engine:
             progress.say(text.done(text.DETACHED))
+            return
+        if number == LEAVES:
             return
         if number == signal.SIGHUP:
             for stream in (sys.stdin, sys.stdout, sys.stderr):
@@ -218,6 +254,28 @@ def _signals() -> Iterator["asyncio.Queue[int]"]:
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _keys(pressed: "asyncio.Queue[int]") -> Iterator[None]:
+    """The key that leaves, as an item of the same queue; other keys mean nothing."""
+    loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def read() -> None:
+        try:
+            typed = os.read(keyboard, 64)
+        except OSError:
+            typed = b""
+        if not typed:  # the terminal was closed
+            loop.remove_reader(keyboard)
+        if CTRL_D in typed:
+            pressed.put_nowait(LEAVES)
+
+    loop.add_reader(keyboard, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(keyboard)
 
 
 def finish(terminal: Terminal, app: App, followed: Followed) -> int:

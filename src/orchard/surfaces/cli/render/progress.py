@@ -7,6 +7,7 @@ count; it costs nothing while a plan waits.
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,10 +90,11 @@ class Progress(Protocol):
 
 
 @contextmanager
-def open_progress(terminal: Terminal, run: Run, library: Library) -> Iterator[Progress]:
-    """The form that suits the terminal, for as long as the plan is followed."""
+def open_progress(terminal: Terminal, run: Run, library: Library, foot: str = "") -> Iterator[Progress]:
+    """The form that suits the terminal, for as long as the plan is followed; `foot`: what keys do meanwhile."""
     if terminal.live:
         with LiveTree(terminal, run, library) as live:
+            live.footer = [(foot, "dim")] if foot else []
             yield live
     elif terminal.json:
         yield Printed(terminal, run, lambda recorded: json_text(event_row(recorded)) + "\n")
@@ -221,6 +223,8 @@ class LiveTree:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        if not self.details:
+            self.footer = []  # what stays on the screen has no keys
         self.draw()
         with _unseen(), self._keys:
             self.live.__exit__(*error)
@@ -281,17 +285,25 @@ class LiveTree:
         return drawn
 
 
+def has_keyboard() -> bool:
+    """Whether keys come to us: who is in the background would be stopped for looking at them."""
+    try:
+        return is_terminal(sys.stdin) and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except OSError:  # it is not the terminal of our session, and stops nobody
+        return True
+
+
 @contextmanager
 def _without_echo() -> Iterator[None]:
-    """What is typed, `^C` too, is not written into the picture."""
-    if not is_terminal(sys.stdin):
+    """What is typed, `^C` too, is not written into the picture; a key is heard without the return key after it."""
+    if not has_keyboard():
         yield
         return
     import termios
 
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
-    silent = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    silent = [*before[:3], before[3] & ~termios.ECHO & ~termios.ICANON, *before[4:]]
     termios.tcsetattr(terminal, termios.TCSANOW, silent)
     try:
         yield

@@ -53,6 +53,9 @@ EXIT_CODES: Mapping[str, int] = {"succeeded": 0, "failed": 1, "canceled": 130}
 """The exit code that a plan's status becomes; every other status waits for somebody: 4."""
 
 DETACHED = "Detached: the plan goes on in the engine that runs it."
+LEFT = "The plan goes on in the background, in process {pid}."
+FOOT_OWNER = "ctrl-c cancels the plan  ctrl-d leaves; the plan goes on in the background"
+FOOT_FOLLOWER = "ctrl-c or ctrl-d leaves; the plan goes on"
 CANCELING = "Canceling: jobs are stopped and their work is saved. Press ctrl-c again to stop at once."
 HURRYING = "Stopping at once."
 SUBTASKS_RUN = "This plan waits, and subtasks of it still run. Press ctrl-c to cancel it."

@@ -91,7 +91,8 @@ def run(
     **changes: Any,
 ) -> int:
     """PLAN is YAML, JSON or TOML; '-' reads it from stdin, and without it the file plan.yaml is meant. The exit code is
-    0 when the plan has succeeded, 1 when it failed, 4 when it waits for a person, and 130 when it was canceled.
+    0 when the plan has succeeded, 1 when it failed, 4 when it waits for a person, and 130 when it was canceled. In a
+    terminal ctrl-c cancels the plan, and ctrl-d leaves it: it goes on in the background, as when you close it.
     """
     reports = Reports(summary, junit)
     reports.check(detach=detach)
