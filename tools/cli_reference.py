@@ -15,9 +15,10 @@ HEAD = """\
 
 <!-- Made by tools/cli_reference.py from the commands; edit those instead. -->
 
-A plan and a job are named by id, by the beginning of an id, or by name; a job also as `PLAN:JOB`. Without a plan
-the newest one is meant. stdout is the answer, stderr is talk; with `--json` stdout is data: one document, or a
-line per event. Exit codes: [exit-codes.md](exit-codes.md). Plan files: [plan-file.md](plan-file.md).
+A plan and a job are named by id, by the beginning of an id, or by name; a job also as `PLAN:JOB`. If you name no
+plan, the newest is used. Commands print the answer to stdout and everything else to stderr; with `--json`
+stdout is data: one document, or a line per event. Exit codes: [exit-codes.md](exit-codes.md). Plan
+files: [plan-file.md](plan-file.md).
 
 ## Options of every command
 

@@ -237,7 +237,7 @@ GRAPH = [
     ("name: p\njobs:\n- {id: a, group: g}\n- {id: b, group: g, needs: [a, g/a]}\n",
      "p.yaml:4:32 jobs[1].needs[1]: the job 'g/a' is needed twice"),
     ("name: p\njobs:\n- id: x\n- {id: a, needs: c}\n- {id: b, needs: [a, x]}\n- {id: c, needs: b}\n",
-     "p.yaml:4:3 jobs[1]: jobs need each other in a circle: a -> c -> b -> a"),
+     "p.yaml:4:3 jobs[1]: circular dependency: a -> c -> b -> a"),
     (job("needs: [b], dependencies: [c]"),
      "p.yaml:3:26 jobs[0].dependencies: 'dependencies' and 'needs' are the same field; give one of them"),
     (top("maxParallel: 1\nmax_parallel: 1"),
@@ -283,7 +283,7 @@ jobs:
     assert problems(text) == [
         "p.yaml:1:7 name: must be text, not a whole number",
         "p.yaml:2:1 verfy: unknown field 'verfy'; did you mean 'verify'?",
-        "p.yaml:4:3 jobs[0]: jobs need each other in a circle: a -> b -> a",
+        "p.yaml:4:3 jobs[0]: circular dependency: a -> b -> a",
         "p.yaml:5:14 jobs[0].needs[1]: there is no job 'nothing'",
         f"p.yaml:6:9 jobs[0].work: {FORMS}",
         "p.yaml:9:13 jobs[1].priority: must be a whole number, not text",
@@ -323,7 +323,7 @@ def test_a_long_circle_is_cut_short() -> None:
     (found,) = problems(text)
 
     assert len(found) < 200
-    assert found.startswith("p.yaml:3:3 jobs[0]: jobs need each other in a circle: j0 -> j1 -> ")
+    assert found.startswith("p.yaml:3:3 jobs[0]: circular dependency: j0 -> j1 -> ")
 
 
 def test_the_limits_of_size_hold() -> None:
@@ -376,7 +376,7 @@ def test_new_jobs_are_checked_like_those_of_a_file() -> None:
         parse_jobs([{"id": "x", "needs": ["y"], "nmae": "n"}, {"id": "y", "needs": ["x", "old"]}], [JobId("old")])
 
     assert [str(problem) for problem in refused.value.problems] == [
-        "jobs[0]: jobs need each other in a circle: x -> y -> x",
+        "jobs[0]: circular dependency: x -> y -> x",
         "jobs[0].nmae: unknown field 'nmae'; did you mean 'name'?",
     ]
 

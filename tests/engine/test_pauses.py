@@ -59,7 +59,7 @@ async def test_tries_of_healing_are_counted_over_budget_pauses_and_told_to_the_n
     assert (len(agent.tasks), pauses) == (3, 2)
     told = agent.tasks[2].instructions
     assert "I tried way 0." in told and "I tried way 1." in told and "it is wrong" in told.split("Earlier tries")[1]
-    assert "3 tries did not mend it" in str(orchard.attempts("a", None))
+    assert "3 tries did not fix it" in str(orchard.attempts("a", None))
 
 
 async def test_the_calls_of_one_turn_are_counted_over_budget_pauses(orchard: Orchard, agents: ScriptedAgents) -> None:

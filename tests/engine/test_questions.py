@@ -170,7 +170,7 @@ async def test_nobody_answers_in_time_and_the_call_is_refused(
 
     assert statuses(status) == {"a": "succeeded"}
     assert waited == [3600.0]
-    assert not found[0].allowed and "nobody answered within 3600 s" in found[0].why
+    assert not found[0].allowed and "no one answered within 3600 s" in found[0].why
     (answered,) = orchard.events(CallAnswered)
     assert (answered.allowed, answered.by) == (False, "timeout")
 
@@ -182,7 +182,7 @@ async def test_the_time_is_a_setting(orchard: Orchard, agents: ScriptedAgents, l
 
     await run(orchard, line, PLAN)
 
-    assert "nobody answered within 0.1 s" in found[0].why
+    assert "no one answered within 0.1 s" in found[0].why
     (asked,) = orchard.events(CallAsked)
     assert asked.until is not None
 

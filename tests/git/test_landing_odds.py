@@ -281,7 +281,7 @@ def test_a_file_with_a_control_character_in_its_name_is_named_once(repo: Repo, n
     refused = land(find_repository(repo.path), "main", old, new, "m")
 
     assert isinstance(refused, LandingRefused)
-    assert refused.reason == f"Your files in {repo.path} are in the way: {show_path(os.fsencode(name))}"
+    assert refused.reason == f"Your changes in {repo.path} would be overwritten: {show_path(os.fsencode(name))}"
 
 
 def test_a_checkout_on_several_file_systems_gets_a_hint_that_helps(

@@ -112,7 +112,7 @@ def test_a_plan_is_mended_shown_and_saved_and_nothing_runs(place: Place) -> None
     assert saved.read_text() == GOOD
     for part in ("Greet people  2 jobs in 2 steps", "after hello", "work: tr a-z A-Z", "verify: test -f hello.txt"):
         assert part in out
-    assert "mended 1 time" in out and "orchard run greet-the-people.yaml" in out
+    assert "corrected 1 time" in out and "orchard run greet-the-people.yaml" in out
     assert place.repo("status", "--porcelain") == "?? greet-the-people.yaml\n"
     first, second = place.prompts()
     assert "Greet: the people!" in first and planning_guide()[:40] in first

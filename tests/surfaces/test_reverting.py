@@ -88,7 +88,7 @@ def test_edits_in_the_way_of_a_revert_are_named_and_kept(desk: Desk) -> None:
 
     said = refused(desk, desk("undo", plan, "--revert", "--yes"), tip)
 
-    assert "in the way: lines.txt" in said and "orchard undo --revert" in said, said
+    assert "would be overwritten: lines.txt" in said and "orchard undo --revert" in said, said
     assert (desk.repo.path / "lines.txt").read_text() == "edited\n"
 
 

@@ -73,7 +73,7 @@ def test_it_is_shown_by_job_attempt_and_model_with_the_total_last(run: Simulatio
     ]
     (whole,) = [row for row in rows if row.startswith("total")]
     assert whole.split() == ["total", "9,190", "32k", "590", "7", "$0.0333+", "15s", "7.0s", "+120", "-4"]
-    assert any("told by the agent" in row for row in rows) and any("at least" in row for row in rows)
+    assert any("reported by the agent" in row for row in rows) and any("at least" in row for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_small_costs_are_seen() -> None:
         "$1,234.50",
     ]
     assert brief(Usage("m", 1000, 50_000, 0, 20, 2, 0.25, "agent")) == (
-        "51k tokens in, 20 out, 2 requests, $0.25 told by the agent"
+        "51k tokens in, 20 out, 2 requests, $0.25 reported by the agent"
     )
 
 

@@ -209,7 +209,7 @@ def test_what_is_in_the_way_of_a_landing_is_a_sentence_and_said_once_in_the_stat
 
     shown = desk("status").out
 
-    assert shown.count("in the way: README.md. Move") == 1 and shown.count("in the way") == 1, shown
+    assert shown.count("overwritten: README.md. Move") == 1 and shown.count("overwritten") == 1, shown
 
 
 def test_an_undo_of_a_branch_that_went_on_names_the_revert_that_works(desk: Desk) -> None:

@@ -186,7 +186,7 @@ class Agents:
             return f"To install it: {command}"
         if name.startswith(ACP):
             return "Write 'acp:' and a command that is on your PATH, such as 'acp:copilot --acp'."
-        return f"Install its program, or mend 'command' in [agents.{name}]."
+        return f"Install its program, or correct 'command' in [agents.{name}]."
 
     def how_to_log_in(self, name: str) -> str:
         if name == BUILTIN:

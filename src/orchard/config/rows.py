@@ -177,7 +177,7 @@ def row_leaves(table: str, rows: Mapping[str, object]) -> Iterator[tuple[str, ob
         return
     for row, values in rows.items():
         if not re.fullmatch(ROW_NAME, row):
-            wrong = "must be named with small letters, digits, '-' and '_', at most 32 of them"
+            wrong = "must be named with lowercase letters, digits, '-' and '_', at most 32 of them"
             yield f"{table}.{quoted(row)}", values, wrong
         elif table == "agents" and row == RESERVED:
             yield f"{table}.{row}", values, "cannot be used: '@agent' is the default agent; choose another name"

@@ -255,7 +255,7 @@ async def _unexpected(context: Context, commit_: str) -> Failed:
     return Failed(
         "unexpected-changes",
         f"The job must not change files, but it changed {listed}{more}.",
-        hint="Remove 'changes: forbidden' if the change is wanted; it is kept under a ref of ours.",
+        hint="Remove 'changes: forbidden' if the change is wanted; it is kept below refs/orchard/keep.",
         resume_from=Phase.WORK,
     )
 

@@ -284,4 +284,4 @@ def graph_problems(jobs: Iterable[Job]) -> list[Problem]:
     _, cycle = topological_order({job.id: job.needs for job in jobs})
     if cycle is None:
         return []
-    return [Problem(f"jobs need each other in a circle: {' -> '.join(cycle)}", path="")]
+    return [Problem(f"circular dependency: {' -> '.join(cycle)}", path="")]

@@ -139,7 +139,8 @@ class WorkFields(Fields):
         "The folder to run in: a relative path that stays inside the worktree.", "the top of the worktree"
     )
     timeout: Seconds = _optional(
-        "How long it may take: seconds, or text such as `90s`, `10m` or `1h30m`. A suspended machine does not count.",
+        "How long it may take: seconds, or text such as `90s`, `10m` or `1h30m`. Time while the machine is "
+        "asleep is not counted.",
         "what the job says",
     )
     on_failure: OnFailureFields = _optional("What to do, and to say, when this work fails.")
@@ -265,7 +266,7 @@ Setup = Annotated[
 class JobFields(Fields):
     """One unit of work: what to run, after which jobs, and how to tell that it went well."""
 
-    id: Id = Field(description="Names the job, once in its group: small letters, digits, `.`, `_` and `-`.")
+    id: Id = Field(description="Names the job, once in its group: lowercase letters, digits, `.`, `_` and `-`.")
     name: Line = _optional("What people see.", "the id")
     task: str = _optional(
         "What it is about, for people; with `agent` and without `work` it is what the agent does.", '""'
@@ -274,7 +275,7 @@ class JobFields(Fields):
     group: Group = _optional("The group it belongs to, such as `api` or `api/tests`; its full id is then `group/id`.")
     needs: Needs = _optional(
         "The jobs whose results it starts from, by id. A bare id means a job of the same group if there is one, "
-        "then of the groups around it, then of the top; `group/id` is meant from the top.",
+        "then of the groups around it, then of the top; `group/id` is resolved from the top level.",
         "[]",
     )
     work: Work = _optional("What it does. Left out, it only gathers what it needs.")

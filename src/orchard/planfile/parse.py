@@ -339,7 +339,7 @@ class _Outline(Struct):
         if cycle is not None:
             shown = cycle if len(cycle) <= _SHOWN_CYCLE else (*cycle[: _SHOWN_CYCLE - 2], "...", cycle[-1])
             path = self.known[cycle[0]] or ()
-            self.found.append(Finding(path, f"jobs need each other in a circle: {' -> '.join(shown)}"))
+            self.found.append(Finding(path, f"circular dependency: {' -> '.join(shown)}"))
 
     def _add_job(self, job: dict[str, Any], path: Path, group: str | None) -> None:
         own = job.get("group")

@@ -109,12 +109,14 @@ class Governor:
             at = max(opens, place.next)
             if at - begun > LONGEST_WAIT:
                 raise ModelError(
-                    "rate-limit", "The model's owner limits its use, and it is not our turn yet.", retry_after=at - now
+                    "rate-limit",
+                    "The provider limits the rate, and the model cannot be asked yet.",
+                    retry_after=at - now,
                 )
             place.next = at + SPREAD
             if not told and at - now >= WORTH_TELLING:
                 told = True
-                note(f"Waiting {at - now:.0f} s for the model: its owner limits its use.")
+                note(f"Waiting {at - now:.0f} s for the model: the provider limits the rate.")
             await self._sleep(at - now)
         if place.left is not None:
             place.left -= 1

@@ -315,7 +315,9 @@ class JobView(Struct, frozen=True, kw_only=True):
     idle_seconds: Annotated[
         float, Meta(description="For how long the last attempt was held, or without an engine, before it went on.")
     ]
-    result: Annotated[str | None, Meta(description="What it came to, by whoever called it done.")] = None
+    result: Annotated[
+        str | None, Meta(description="What it came to, as the person or agent that completed it says.")
+    ] = None
     allowed: Annotated[bool, Meta(description="Whether it failed, and the plan went on as it says.")] = False
     conflict: Annotated[str | None, Meta(description="The worktree in which its conflict is resolved by hand.")] = None
 

@@ -54,7 +54,7 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     name: str
     status: JobStatus
     phase: Phase | None
-    deployed: Annotated[bool, Meta(description="False: it waits for somebody to deploy it.")]
+    deployed: Annotated[bool, Meta(description="False: it waits until a person deploys it.")]
     agent: Annotated[str | None, Meta(description="Who is to do it; null: the default agent, or a program.")]
     is_for_agent: bool
     waits_for: Annotated[list[str], Meta(description="What it needs and has not succeeded yet.")]

@@ -417,7 +417,7 @@ def _capacity(patient: Patient) -> Iterator[Finding]:
         yield Finding("warning", "capacity", said)
         return
     except OrchardError as error:
-        said = f"{error.message} Until it is mended, engines do not know of each other."
+        said = f"{error.message} Until it is repaired, engines do not know of each other."
         yield Finding("warning", "capacity", said, f"Run, when no plan runs: rm '{path}'")
         return
     taken = sum(is_alive(Identity(*row)) for row in rows)

@@ -68,7 +68,7 @@ async def healed(context: Context, failed: Failed, again: Callable[[], Awaitable
         if not outcome.may_heal:
             return outcome
         earlier.append(Try(result.text, f"{outcome.message}\n{outcome.tail}"))
-    context.notes.append(f"healing ended: {tries} tries did not mend it")
+    context.notes.append(f"healing ended: {tries} tries did not fix it")
     return outcome
 
 

@@ -65,7 +65,7 @@ class Person(Struct):
             reason = f": {said.why}" if said.why else "."
             return Permit(said.allowed, "" if said.allowed else f"a person said no{reason}")
         self._record_end(question, "timeout")
-        return Permit(False, f"nobody answered within {seconds:g} s; do without it, or say at the end what is missing")
+        return Permit(False, f"no one answered within {seconds:g} s; do without it, or say at the end what is missing")
 
     def _record_end(self, question: CallAsked, why: str) -> None:
         """That no person decided about a call, and it is not made."""

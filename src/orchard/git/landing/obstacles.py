@@ -47,7 +47,7 @@ def find_obstacle(
 
 def in_the_way(git: Git, paths: Sequence[bytes], again: Next) -> LandingRefused:
     """Files of the user's that a landing or an undo would have to overwrite; `git` is the one for its files."""
-    reason = f"Your files in {_top(git)} are in the way: {some(paths)}"
+    reason = f"Your changes in {_top(git)} would be overwritten: {some(paths)}"
     rows = b"".join(path + b"\0" for path in paths)
     if ignored := git("check-ignore", "-z", "--stdin", stdin=rows, ok=range(256), timeout=TIMEOUT).fields:
         # Not "stash -a": that takes everything that is ignored, our worktrees and the user's tools as well.

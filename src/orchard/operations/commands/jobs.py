@@ -56,7 +56,7 @@ class _Retry(OfPlan, frozen=True, kw_only=True):
     )
     fresh: Annotated[bool, says("In a new worktree; what lies in the old one is saved.")] = False
     fresh_session: Annotated[bool, says("Agents begin a new session instead of going on.")] = False
-    work: Annotated[dict[str, Any] | None, says("Do this instead of its work.", form="work")] = None
+    work: Annotated[dict[str, Any] | None, says("Replace the job's work.", form="work")] = None
     prechecks: Annotated[
         list[dict[str, Any]] | None, says("Check this before, instead of its own; [] for none.", form="works")
     ] = None
@@ -365,7 +365,7 @@ def _refuse_approval(run: Run, name: str) -> None:
             f"Job '{job}' does not wait for approval; {hold.reason}", hint=Next("complete_task", run.id, job)
         )
     if hold is None:
-        raise UsageError(f"Job '{job}' does not wait for approval; it is {run.records[job].status}.")
+        raise UsageError(f"Job '{job}' does not wait for approval; its status is {run.records[job].status}.")
 
 
 approve_job = Command(

@@ -61,7 +61,7 @@ class OfPlanWithReason(OfPlan, frozen=True, kw_only=True):
 Key = Annotated[
     str | None,
     says(
-        "Your own text: asked again with it, no second plan is made.",
+        "A key of your choice: a second run with the same key makes no second plan.",
         also=("key",),
         min_length=1,
         max_length=KEY_LENGTH,
@@ -278,7 +278,7 @@ def _decide_pause(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
 
 pause_plan = Command(
     name="pause_plan",
-    sentence="Let running jobs finish and start nothing new.",
+    sentence="Pause a plan: running jobs finish, no new job starts.",
     args=OfPlan,
     answer=Done,
     example={"plan": "add-login"},
@@ -356,7 +356,7 @@ def new_warnings(run: Run, message: str) -> list[Event]:
 
 resume_plan = Command(
     name="resume_plan",
-    sentence="Let a paused or interrupted plan go on.",
+    sentence="Continue a paused or interrupted plan.",
     details="One whose budget is used up needs a new `budget`.",
     args=ResumePlan,
     answer=Done,

@@ -59,7 +59,7 @@ async def _delete(scene: Scene, run: Run, args: DeletePlan, decided: Decision) -
 
 delete_plan = Command(
     name="delete_plan",
-    sentence="Take a plan out of the way; its commits are kept until it is purged.",
+    sentence="Hide a plan; its commits are kept until it is purged.",
     details="Stops what it runs, saves what its worktrees hold, and removes them. Its commits are kept under "
     "`refs/orchard` until it is purged.",
     args=DeletePlan,

@@ -179,7 +179,8 @@ list_agents = Query(
 
 class ListModels(Args, frozen=True, kw_only=True):
     agent: Annotated[
-        str | None, says("Only the models of this agent; else of all that are installed.", min_length=1, max_length=200)
+        str | None,
+        says("Only the models of this agent (default: of all that are installed).", min_length=1, max_length=200),
     ] = None
 
 

@@ -160,7 +160,11 @@ def jobs_argument(function: Any) -> Any:
 
 def plan_option(function: Any) -> Any:
     return click.option(
-        "--plan", metavar="PLAN", shell_complete=_plans, callback=not_empty, help="The job's plan; else the newest."
+        "--plan",
+        metavar="PLAN",
+        shell_complete=_plans,
+        callback=not_empty,
+        help="The plan of the job (default: the newest).",
     )(function)
 
 
@@ -304,9 +308,7 @@ def yes_option(function: Any) -> Any:
 
 
 def detach_option(function: Any) -> Any:
-    return click.option("--detach", "-d", is_flag=True, help="Let it run in the background and return at once.")(
-        function
-    )
+    return click.option("--detach", "-d", is_flag=True, help="Run in the background and return at once.")(function)
 
 
 def landing_options(function: Any) -> Any:
@@ -317,7 +319,7 @@ def landing_options(function: Any) -> Any:
         click.option(
             "--land",
             type=click.Choice(["auto", "ask", "never", "pr"]),
-            help="Land by itself, when you approve, or never; or open a pull request.",
+            help="When to land: automatically, after approval, or never; or open a pull request.",
         ),
     )
     for option in reversed(options):

@@ -31,7 +31,7 @@ VERBS: Mapping[str, Verb] = {
     "do": Verb("start", "plans.tasks:do", "Let agents do TASKS, all at once, and land the result; needs no plan file."),
     "demo": Verb("start", "machine.demo:demo", "Run a real plan in a scratch repository and show it."),
     "init": Verb("start", "plans.files:init", "Write a commented plan file to start from."),
-    "validate": Verb("start", "plans.files:validate", "Check a plan file and say everything that is wrong with it."),
+    "validate": Verb("start", "plans.files:validate", "Check a plan file and report everything that is wrong with it."),
     "plan": Verb("start", "plans.run:plan", "Let an agent write a plan for GOAL; show it and save it."),
     "clone": Verb("start", "plans.copies:clone", "Make a new plan of an old one: print it as a plan file, or run it."),
     "agent": Verb("start", "machine.agents:agent", "Let the built-in agent do TASK alone, in the current folder."),
@@ -39,16 +39,18 @@ VERBS: Mapping[str, Verb] = {
     "list": Verb("look", "plans.list:list_plans", "List the plans of this repository, newest last."),
     "status": Verb("look", "plans.views:status", "Show a plan and all its jobs."),
     "job": Verb("look", "plans.views:job", "Show everything about one job."),
-    "subtask": Verb("look", "plans.views:subtask", "Show a part that an agent handed to another, and what came of it."),
+    "subtask": Verb(
+        "look", "plans.views:subtask", "Show work that an agent handed to another agent, and what came of it."
+    ),
     "logs": Verb("look", "jobs.logs:logs", "Print what the programs of a job, or of a whole plan, printed."),
     "diff": Verb("look", "plans.views:diff", "Show what a job, or a whole plan, changed."),
     "path": Verb("look", "jobs.worktrees:path", "Print where the worktree of a job is."),
     "shell": Verb("look", "jobs.worktrees:shell", "Open a shell in the worktree of a job, or run a command there."),
     "attach": Verb("look", "jobs.worktrees:attach", "Open the agent's own session of a job, in its own program."),
-    "attempts": Verb("look", "plans.views:attempts", "Show every try at a job, phase by phase."),
+    "attempts": Verb("look", "plans.views:attempts", "Show every attempt at a job, phase by phase."),
     "usage": Verb("look", "plans.views:usage", "Show what the agents of a plan used: tokens, cost and time."),
-    "events": Verb("look", "plans.views:events", "Show the journal: everything that happened, in its order."),
-    "watch": Verb("look", "plans.watch:watch", "Watch plans on the whole screen, and steer them by keys."),
+    "events": Verb("look", "plans.views:events", "Show the journal: everything that happened, in order."),
+    "watch": Verb("look", "plans.watch:watch", "Watch plans on the full screen, and control them by keys."),
     "wait": Verb("look", "plans.watch:wait", "Wait until a plan ends or needs a person."),
     "capacity": Verb(
         "look", "machine.settings:capacity", "Show how many jobs may run at once, and which engines run them."
@@ -56,15 +58,17 @@ VERBS: Mapping[str, Verb] = {
     "workers": Verb("look", "jobs.workers:workers", "List plans, tasks that wait, agents at work, and their subtasks."),
     "talk": Verb("look", "jobs.workers:talk", "Read what people and agents said to each other about a job."),
     "waiting": Verb("look", "plans.views:waiting", "Show what needs a person, with the command that answers it."),
-    "finalize": Verb("act", "plans.plans:finalize", "Declare a plan complete that a program builds job by job."),
-    "pause": Verb("act", "plans.plans:pause", "Let running jobs finish and start nothing new."),
-    "resume": Verb("act", "plans.plans:resume", "Let a paused or interrupted plan go on."),
+    "finalize": Verb(
+        "act", "plans.plans:finalize", "Declare that a plan which a program builds job by job is complete."
+    ),
+    "pause": Verb("act", "plans.plans:pause", "Pause a plan: running jobs finish, no new job starts."),
+    "resume": Verb("act", "plans.plans:resume", "Continue a paused or interrupted plan."),
     "cancel": Verb("act", "jobs.jobs:cancel", "Stop a plan, or some of its jobs; what they wrote is kept."),
     "retry": Verb("act", "jobs.jobs:retry", "Try failed or canceled jobs again."),
     "force-fail": Verb("act", "jobs.jobs:force_fail", "Stop a job and count it as failed."),
     "approve": Verb("act", "jobs.jobs:approve", "Approve the changes of a job that waits for a person."),
     "reject": Verb(
-        "act", "jobs.jobs:reject", "Reject the changes of a job that waits for a person; its agent is told why."
+        "act", "jobs.jobs:reject", "Reject the changes of a job that waits for a person, and tell its agent why."
     ),
     "resolve": Verb("act", "jobs.conflicts:resolve", "Resolve the conflict of a job by hand, in a worktree."),
     "allow": Verb("act", "jobs.jobs:allow", "Let an agent make the call that it asks about."),
@@ -72,12 +76,12 @@ VERBS: Mapping[str, Verb] = {
     "land": Verb("act", "plans.plans:land", "Land a plan that waits before landing."),
     "pr": Verb("act", "plans.plans:pr", "Push a plan's result and open a pull request for it, or update the open one."),
     "undo": Verb("act", "plans.plans:undo", "Take a landing back: move the target branch to where it was."),
-    "deploy": Verb("act", "jobs.jobs:deploy", "Let jobs run of a plan that says 'deploy: manual'."),
-    "send": Verb("act", "jobs.jobs:send", "Say something to the agent that works on JOB."),
+    "deploy": Verb("act", "jobs.jobs:deploy", "Start jobs of a plan that says 'deploy: manual'."),
+    "send": Verb("act", "jobs.jobs:send", "Send a message to the agent that works on JOB."),
     "interrupt": Verb("act", "jobs.jobs:interrupt", "End the present turn of the agent that works on JOB."),
     "complete": Verb("act", "jobs.jobs:complete", "Say that a job, or the work of its agent, is done."),
     "reshape": Verb("act", "plans.plans:reshape", "Change the graph of a plan: jobs that have not started."),
-    "delete": Verb("clean", "plans.plans:delete", "Take a plan out of the way; its commits are kept until purged."),
+    "delete": Verb("clean", "plans.plans:delete", "Hide a plan; its commits are kept until it is purged."),
     "purge": Verb("clean", "plans.plans:purge", "Remove a plan for good: its refs, saved work and logs."),
     "prune": Verb("clean", "machine.prune:prune", "Purge plans that ended long ago."),
     "recover": Verb("clean", "plans.views:recover", "List saved work, or restore it into a folder."),
@@ -90,19 +94,15 @@ VERBS: Mapping[str, Verb] = {
     "trust": Verb(
         "set up",
         "machine.settings:trust",
-        "Agree to what this repository would have run: by its orchard.toml, and by its settings for agents' programs.",
+        "Agree to what this repository would run: by its orchard.toml, and by its settings for agents' programs.",
     ),
     "config": Verb("set up", "machine.settings:config", "Show the settings and where they come from."),
     "agents": Verb(
         "set up", "machine.agents:agents", "List the agents: which are installed, logged in, and what each can do."
     ),
     "models": Verb("set up", "machine.agents:models", "List the models of the agents, with vendor and tier."),
-    "mcp": Verb(
-        "set up", "machine.mcp:mcp", "Be an MCP server on stdin and stdout, for a program that talks with a model."
-    ),
-    "skill": Verb(
-        "set up", "machine.install:skill", "Teach an agent that prefers the command line how to use Orchard."
-    ),
+    "mcp": Verb("set up", "machine.mcp:mcp", "Run an MCP server over stdin and stdout, for a chat or an editor."),
+    "skill": Verb("set up", "machine.install:skill", "Teach an agent how to use Orchard on the command line."),
     "schema": Verb("set up", "plans.files:schema", "Print the JSON Schema of plan files, or of settings, for editors."),
     "doctor": Verb("set up", "machine.settings:doctor", "Look for what could go wrong here; changes nothing."),
     "bench": Verb("set up", "machine.bench:bench", "Measure how fast Orchard is on this repository and this machine."),

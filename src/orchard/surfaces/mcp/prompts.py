@@ -63,7 +63,7 @@ PROMPTS = (
     Prompt(
         "fix_this_failure",
         "Fix this failure",
-        "Find out why a job failed, mend it, and retry it.",
+        "Find out why a job failed, fix it, and retry it.",
         (
             Argument("plan", "The plan; the newest where none is given."),
             Argument("job", "The job; the first that failed where none is given."),

@@ -98,7 +98,7 @@ def _nothing_to_land(run: Run, event: events.NothingToLand) -> list[Line]:
 def _undone(run: Run, event: events.LandingUndone) -> list[Line]:
     if event.revert and event.commit:
         return [_line("plan", "undone", "wait", f"{safe(event.branch)} by commit {text.short(event.commit)}")]
-    back = f"is back at {text.short(event.commit)}" if event.commit else "was removed: the landing had made it"
+    back = f"is back at {text.short(event.commit)}" if event.commit else "was deleted: the landing had created it"
     return [_line("plan", "undone", "wait", f"{safe(event.branch)} {back}")]
 
 
@@ -245,7 +245,7 @@ def _call_answered(run: Run, event: events.CallAnswered) -> list[Line]:
         return [_line(_job(event.job), "allowed", "good", "always" if event.always else "")]
     if event.by == "withdrawn":
         return [_line(_job(event.job), "asks no more", "dim", "its agent waits for no answer to the last question")]
-    why = "nobody answered in time" if event.by == "timeout" else safe(event.why, 300)
+    why = "no one answered in time" if event.by == "timeout" else safe(event.why, 300)
     return [_line(_job(event.job), "denied", "bad", why)]
 
 

@@ -43,7 +43,7 @@ def summary_lines(app: App, run: Run, document: PlanView) -> list[Line]:
 
 def _landed_line(app: App, run: Run, landed: Landed) -> Line:
     move = f"{text.short(landed.old)}..{text.short(landed.new)}" if landed.old else f"new, at {text.short(landed.new)}"
-    checkout = f"; the checkout in {safe(landed.checkout)} follows" if landed.checkout else ""
+    checkout = f"; checkout in {safe(landed.checkout)} updated" if landed.checkout else ""
     start = landed.old or (run.started.base_commit if run.started else None)
     facts = _facts(app, start, landed.new) if start else ""
     return [("Landed on ", "good"), (safe(landed.branch), "name"), (f" ({move}){facts}{checkout}", "")]

@@ -12,7 +12,7 @@ WAYS = ("job", "attempt", "model", "agent", "phase", "trigger")
 HEADS = ("", "in", "cached", "out", "calls", "cost", "api", "session", "lines")
 NAME_COLUMNS = 40
 SOURCES: Mapping[str | None, str] = {
-    "agent": "told by the agent",
+    "agent": "reported by the agent",
     "prices": "from a table of prices",
     "mixed": "partly told, partly from a table of prices",
     None: "",

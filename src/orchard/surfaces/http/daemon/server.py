@@ -262,4 +262,4 @@ async def _no_such(request: Request, error: Exception) -> Response:
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    return problem(500, "This is a mistake of ours; the daemon's log tells more.", "orchard doctor")
+    return problem(500, "This is a bug in Orchard; see the daemon's log.", "orchard doctor")

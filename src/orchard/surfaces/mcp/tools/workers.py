@@ -294,7 +294,7 @@ TOOLS = (
         worker_queries.get_job_talk,
         Talk,
         of_job(_talk, or_subtask=True),
-        more={"limit": (Limit, Field(default=30, description="How many at most."))},
+        more={"limit": (Limit, Field(default=30, description="At most this many."))},
     ),
     declared(
         drafts.save_plan,

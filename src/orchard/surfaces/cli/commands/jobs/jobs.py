@@ -34,9 +34,9 @@ from orchard.surfaces.next_steps import in_commands
         "from_phase": "Begin at this phase.",
         "fresh": "Use a new worktree.",
         "fresh_session": "Agents begin a new session instead of going on in the last one.",
-        "work": "Do this instead.",
-        "prechecks": "Check this before.",
-        "postchecks": "Check this after.",
+        "work": "Replace the job's work.",
+        "prechecks": "Run this check before the work.",
+        "postchecks": "Run this check after the work.",
     },
     examples="""
 orchard retry                          # all failed jobs of the newest plan, or of the only one that has some

@@ -91,7 +91,7 @@ orchard logs api/subtask-k3x9p -f      # of a part that its agent handed to anot
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the last one.")
 @click.option("--all", "every", is_flag=True, help="All attempts.")
 @click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
-@click.option("--raw", is_flag=True, help="Print bytes as they are (secrets are redacted all the same).")
+@click.option("--raw", is_flag=True, help="Print bytes as they are; secrets are still redacted.")
 def logs(terminal: Terminal, job: str | None, plan: str | None, follow: bool, **options: Any) -> None:
     """Without JOB: what all jobs of the plan printed, in the order in which their phases began."""
     if options["every"] and options["attempt"] is not None:

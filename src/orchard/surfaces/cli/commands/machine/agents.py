@@ -57,7 +57,7 @@ NAMED = re.compile(r"@([A-Za-z0-9][\w.:-]*)\s+(.+)", re.DOTALL)
 WIDEST = 13
 """Of a column, so that a table fits into 80."""
 NOT_INSTALLED = "not installed"
-MORE = "'orchard agents NAME' tells more: where it is, how to install it, how to log in."
+MORE = "'orchard agents NAME' shows where it is, how to install it and how to log in."
 NOTHING_USABLE = "No agent can be used here yet. Install one and log in; any of these will do:"
 
 
@@ -94,7 +94,7 @@ def agents(terminal: Terminal, name: str | None) -> None:
     "--agent",
     metavar="NAME",
     shell_complete=complete_agents,
-    help="Only the models of this agent; else of all that are installed.",
+    help="Only the models of this agent (default: of all that are installed).",
 )
 @click.option("--refresh", is_flag=True, help="Ask again, and do not use what was found in the last hour.")
 def models(terminal: Terminal, agent: str | None, refresh: bool) -> None:
@@ -259,7 +259,11 @@ orchard agent "List the endpoints" --json     # everything that happens as JSON 
 )
 @click.argument("task", metavar="TASK")
 @click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by its provider's name for it.")
-@click.option("--provider", type=click.Choice(["anthropic", "openai"]), help="Whose API: 'openai' is any compatible.")
+@click.option(
+    "--provider",
+    type=click.Choice(["anthropic", "openai"]),
+    help="The kind of API; 'openai' is any that is compatible.",
+)
 @click.option("--max-turns", metavar="N", type=click.IntRange(1, MOST_TURNS), help="Calls of the model at most.")
 @click.option("--session", metavar="ID", callback=not_empty, help="Go on with this conversation.")
 @click.option(

@@ -53,8 +53,8 @@ def bench(
     terminal: Terminal, names: tuple[str, ...], jobs: int, parallel: int, rounds: int, folder: Path | None
 ) -> int:
     """Everything happens in scratch copies, which are removed: your checkout, branches and settings are not touched.
-    Each figure stands beside that of a bare script that does the same without any of the promises, taken by turns in
-    the same run.
+    Each figure stands beside that of a bare script that does the same without any of the promises, measured alternately
+    in the same run.
 
     NAME is what to measure: jobs (whole plans), worktrees, merge, journal or start; without it, everything.
     """

@@ -222,7 +222,7 @@ def _next_lines(project: Project, stays: bool) -> list[Line]:
     if not stays:
         return [
             [("Look around in it: ", ""), ("orchard demo --keep", "strong")],
-            [("Begin your own, in a repository of yours: ", ""), ("orchard init", "strong")],
+            [("Start your own, in one of your repositories: ", ""), ("orchard init", "strong")],
         ]
     steps = {
         f"cd {shlex.quote(_near(project.top))}": "everything below is run there",

@@ -81,7 +81,7 @@ def _host_options(function: Any) -> Any:
             show_default=True,
             help="For this repository, or for you everywhere.",
         ),
-        click.option("--host", type=click.Choice(list(HOSTS)), required=True, help="The program that is to start it."),
+        click.option("--host", type=click.Choice(list(HOSTS)), required=True, help="The program to register it with."),
     ):
         function = option(function)
     return function
@@ -99,7 +99,7 @@ orchard mcp install --host cursor --print           # only show what would be wr
 """,
 )
 @_host_options
-@click.option("--toolsets", metavar="A,B", help="The toolsets to offer, or 'all'; else 'core'.")
+@click.option("--toolsets", metavar="A,B", help="The toolsets to offer, or 'all' (default: core).")
 @click.option("--read-only", is_flag=True, help="Offer only tools that change nothing.")
 @click.option(
     "--portable/--absolute",
@@ -160,7 +160,7 @@ def install_server(
     examples="orchard mcp uninstall --host claude\norchard mcp uninstall --host codex --scope user --yes",
 )
 @_host_options
-@click.option("--force", is_flag=True, help="Take out an entry of that name even if it does not start Orchard.")
+@click.option("--force", is_flag=True, help="Remove an entry of that name even if it does not start Orchard.")
 @yes_option
 def uninstall_server(terminal: Terminal, host: str, scope: Scope, name: str, force: bool, yes: bool) -> int:
     """A file in which nothing else is left is removed."""
@@ -291,8 +291,10 @@ orchard skill install --dir ~/my/skills
 orchard skill install --print              # only print the page
 """,
 )
-@click.option("--host", type=click.Choice(list(PROJECT)), help="For which program; else 'agents', the common folder.")
-@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Another folder of skills.")
+@click.option(
+    "--host", type=click.Choice(list(PROJECT)), help="For which program (default: 'agents', the common folder)."
+)
+@click.option("--dir", "folder", type=click.Path(path_type=Path), help="Write to this folder of skills.")
 @click.option("--user", is_flag=True, help="For you everywhere, not for this repository.")
 @click.option("--replace", is_flag=True, help="Replace another page that is there.")
 @click.option("--print", "only_print", is_flag=True, help="Print the page; change nothing.")

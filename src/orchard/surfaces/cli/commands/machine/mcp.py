@@ -12,7 +12,7 @@ from orchard.surfaces.cli.terminal import Terminal, is_terminal
 from orchard.surfaces.cli.verbs import Verb
 
 CHILDREN = {
-    "install": Verb("", "machine.install:install_server", "Make a host start Orchard's MCP server."),
+    "install": Verb("", "machine.install:install_server", "Register Orchard's MCP server with a host."),
     "uninstall": Verb("", "machine.install:uninstall_server", "Take Orchard's MCP server out of a host's file again."),
 }
 
@@ -51,5 +51,7 @@ def mcp(
     from orchard.surfaces.mcp.relay.relay import relay
 
     if is_terminal(sys.stdin):
-        terminal.note(text.done("This talks with programs. To make a host start it: orchard mcp install --host claude"))
+        terminal.note(
+            text.done("This talks with programs. To register it with a host: orchard mcp install --host claude")
+        )
     return relay(Wanted(terminal.repo.absolute(), toolsets, tools, exclude_tools, read_only, pass_file))

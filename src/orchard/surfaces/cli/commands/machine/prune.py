@@ -35,9 +35,13 @@ def _age(context: click.Context, parameter: click.Parameter, value: str) -> floa
 
 @verb("prune", examples="orchard prune --older-than 30d --dry-run\norchard prune --older-than 12h --yes")
 @click.option(
-    "--older-than", metavar="AGE", required=True, callback=_age, help="Plans that ended so long ago: 30d, 12h, 90m."
+    "--older-than",
+    metavar="AGE",
+    required=True,
+    callback=_age,
+    help="Purge plans that ended longer ago than this: 30d, 12h, 90m.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Show which plans would go, and remove nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show which plans would be purged, and remove nothing.")
 @yes_option
 def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> int:
     """Their commits that have not landed, their saved work and their logs are removed for good; what has landed stays.

@@ -53,10 +53,14 @@ class ServeCommand(VerbCommand):
 @click.option("-C", "--repo", multiple=True, type=FOLDER, metavar="DIR", help="Serve the repository of this folder.")
 @click.option("--all", "every", is_flag=True, help="Serve every repository that you have used Orchard in.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Listen here; else at any free port."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Listen at this port (default: any that is free).",
 )
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Listen at this address; needs TLS if not local.")
-@click.option("--name", "names", multiple=True, metavar="NAME", help="Another name by which it may be asked for.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="An additional host name to accept.")
 @click.option("--tls-cert", type=FILE, metavar="FILE", help="The certificate, as PEM.")
 @click.option("--tls-key", type=FILE, metavar="FILE", help="Its key, as PEM.")
 @click.option(
@@ -66,7 +70,7 @@ class ServeCommand(VerbCommand):
     help="When it ends, running jobs finish, or are stopped.",
 )
 @click.option(
-    "--until-idle", type=click.FloatRange(0, 1e9), metavar="SECONDS", help="End when no client needed it for this long."
+    "--until-idle", type=click.FloatRange(0, 1e9), metavar="SECONDS", help="Exit after this many idle seconds."
 )
 @click.option("--background", is_flag=True, help="Run in the background; return when it is ready.")
 def serve(terminal: Terminal, /, repo: tuple[Path, ...], every: bool, background: bool, **options: Any) -> int:
@@ -98,8 +102,8 @@ orchard stop --all    # every daemon of yours
 @click.option("--now", is_flag=True, help="Stop running jobs, and do not wait for their end.")
 @click.option("--all", "every", is_flag=True, help="Stop every daemon, whichever repositories it serves.")
 def stop(terminal: Terminal, now: bool, every: bool) -> int:
-    """Running jobs finish first, unless it was started with '--on-stop stop'. Who does not want to wait may leave with
-    ctrl-c: the daemon ends all the same.
+    """Running jobs finish first, unless it was started with '--on-stop stop'. Press ctrl-c to stop waiting; the daemon
+    still shuts down.
     """
     if every:
         found = list(daemons(user_dirs().runtime))

@@ -140,7 +140,7 @@ def undo(asked: Asked) -> int:
     elif revert:
         said = f"Branch {branch} is at {commit}, a new commit that takes the landing back."
     elif commit is None:
-        said = f"Branch {branch} is removed: the landing had made it."
+        said = f"Deleted branch {branch}, which the landing had created."
     else:
         said = f"Branch {branch} is back at {commit}"
     lines: list[Line] = [[(said, "")]]
@@ -160,7 +160,7 @@ def delete(asked: Asked) -> int:
     out where there is one plan only. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     name, plan = safe(asked.summary.name), asked.plan
-    asked.confirm(f"Take plan '{name}' ({plan}) out of the way, stopping what it runs? Its commits are kept.")
+    asked.confirm(f"Hide plan '{name}' ({plan}) and stop what it runs? Its commits are kept.")
     answer = asked.request()
     left = answer["kept_folders"]
     said = [text.done(f"Plan {plan} is deleted; its commits are kept.")]

@@ -71,9 +71,9 @@ orchard run --summary summary.md --junit jobs.xml     # for a CI server
 @click.option(
     "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Jobs at once; 0: no limit."
 )
-@click.option("--heal/--no-heal", default=None, help="Let an agent heal failures of jobs that do not say, or none.")
-@click.option("--push/--no-push", default=None, help="Push the target after it landed, or do not.")
-@click.option("--start-paused", is_flag=True, help="Take the plan in, and start it with 'orchard resume'.")
+@click.option("--heal/--no-heal", default=None, help="Whether an agent may heal failures of jobs that do not say.")
+@click.option("--push/--no-push", default=None, help="Whether to push the target after it has landed.")
+@click.option("--start-paused", is_flag=True, help="Submit the plan paused; start it with 'orchard resume'.")
 @options_of(create_plan, {"file": "", "scaffolding": ""})
 @report_options
 @detach_option
@@ -178,13 +178,13 @@ orchard help planning                         # what agents are told about good 
     metavar="NAME",
     callback=not_empty,
     shell_complete=complete_agents,
-    help="The agent to ask; else the default one.",
+    help="The agent to ask (default: yours).",
 )
 @click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by the name the agent knows it by.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Save the plan here; else it is named after the goal.",
+    help="Save the plan here (default: a file named after the goal).",
 )
 @click.option("--run", is_flag=True, help="Run the plan afterwards, once you have agreed to it.")
 @yes_option
@@ -243,7 +243,7 @@ class Made(Struct):
 
         used = f" ({brief(total(self.used))})" if self.used else ""
         times = len(self.repaired)
-        again = f", mended {text.many(times, 'time')}" if times else ""
+        again = f", corrected {text.many(times, 'time')}" if times else ""
         return [[(f"Written by {safe(self.agent)}{again}{used}", "dim")]]
 
 

@@ -44,12 +44,14 @@ orchard do "Upgrade to the new logger" --check "pytest -q" --land ask
     metavar="NAME",
     callback=not_empty,
     shell_complete=complete_agents,
-    help="The agent of tasks that name none; else the default one.",
+    help="The agent for tasks that name none (default: yours).",
 )
 @click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by the name the agent knows it by.")
-@click.option("--check", "checks", metavar="COMMAND", multiple=True, help="Has to pass on the result of each task.")
-@click.option("--verify", metavar="COMMAND", help="Has to pass on everything together before it lands.")
-@click.option("--name", metavar="TEXT", callback=not_empty, help="What the plan is called; else it is the first task.")
+@click.option(
+    "--check", "checks", metavar="COMMAND", multiple=True, help="A check that the result of each task has to pass."
+)
+@click.option("--verify", metavar="COMMAND", help="A check that the merged result has to pass before it lands.")
+@click.option("--name", metavar="TEXT", callback=not_empty, help="The name of the plan (default: the first task).")
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would run, and start nothing.")
 @env_option
 @landing_options

@@ -173,7 +173,7 @@ def waiting_lines(row: Waiting) -> list[Line]:
 
 @verb("usage", examples="orchard usage\norchard usage login-3f2a --by model\norchard usage --json")
 @plan_argument
-@click.option("--by", type=click.Choice(WAYS), help="Add it up this way; else it is shown by job, attempt and model.")
+@click.option("--by", type=click.Choice(WAYS), help="How to add it up (default: by job, attempt and model).")
 def usage(terminal: Terminal, plan: str | None, by: str | None) -> None:
     document = app_of(terminal).usage(plan)
     terminal.answer(document, *(() if terminal.json else usage_lines(document, by)))

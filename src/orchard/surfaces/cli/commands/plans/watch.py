@@ -48,7 +48,7 @@ orchard wait --summary summary.md --junit jobs.xml
     "timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Give up after so long: exit 124.",
+    help="Give up after this long, with exit code 124.",
 )
 @report_options
 def wait(terminal: Terminal, plan: str | None, timeout: float | None, summary: Path | None, junit: Path | None) -> int:
