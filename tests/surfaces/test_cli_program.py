@@ -164,10 +164,20 @@ def test_a_failed_run_exits_1_and_the_command_it_names_mends_it(desk: Desk) -> N
     again = desk(*hint.split(), "--work", "echo 2 > two.txt")
 
     assert failed.code == 1
-    assert "bad  failed in work" in failed.out and "about to fail" in failed.out
+    assert "bad  failed in work" in failed.out
     assert again.code == 0, again.err
     assert "attempt 2" in again.out and "good  " not in again.out
     assert set(desk.repo.files("feature")) == {"README.md", "one.txt", "two.txt", "three.txt"}
+
+
+@pytest.mark.parametrize("verb", ["run", "status"])
+def test_a_failure_is_told_once_with_its_last_lines_and_one_next_step(desk: Desk, verb: str) -> None:
+    failed = desk("run", desk.plan(FAILS))
+    told = failed.out if verb == "run" else desk("status").out
+
+    assert told.count("'echo about to fail; exit 7' exited with 7.") == 1, told
+    assert told.count("| about to fail\n") == (1 if verb == "run" else 0)
+    assert told.count("orchard retry") == 1 and told.splitlines()[-1].startswith("next: orchard retry")
 
 
 def test_quiet_prints_the_plan_and_why_it_failed(desk: Desk) -> None:

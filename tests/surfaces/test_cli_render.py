@@ -15,6 +15,7 @@ from orchard.model.events.plans import (
     JobFailed,
     JobHeld,
     JobPicked,
+    JobRetried,
     JobStarted,
     JobSucceeded,
     Landed,
@@ -30,7 +31,7 @@ from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, Job, JobId, Plan, PlanId, ShellWork, with_validation
 from orchard.model.plan_codec import plan_json
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.event_lines import event_lines
+from orchard.surfaces.cli.render.event_lines import Chronicle
 from orchard.surfaces.cli.render.lines import Line, cells, colored, cut, padded, plain, safe, safe_lines, table, wrapped
 from orchard.surfaces.cli.render.progress import LiveTree, event_row, interesting, picture
 from orchard.surfaces.cli.render.tree import Look, counts_line, end_lines, header, tree
@@ -77,9 +78,10 @@ def drawn(lines: list[Line]) -> str:
 
 def lines_of(events: list[Recorded]) -> str:
     run, shown = Run(PLAN), list[Line]()
+    told = Chronicle(run)
     for event in events:
         apply(run, event)
-        shown += event_lines(run, event)
+        shown += told.lines(event)
     return drawn(shown)
 
 
@@ -205,19 +207,21 @@ def test_talk_is_wrapped_between_words_and_commands_stay_whole() -> None:
 # ------------------------------------------------------------------------------------------ lines in a pipe
 
 
-def test_a_pipe_gets_one_line_for_what_matters_and_the_end_of_the_output_of_a_failure() -> None:
+def test_a_pipe_gets_one_line_for_what_matters_and_the_cause_of_a_failure_where_the_job_is_tried_again() -> None:
     plan = a_plan(a_job("build"))
     landed = Landed("l", "feature/login", OID, "b" * 40)
+    retried = JobRetried(JobId("build"))
 
-    shown = lines_of(recorded(*begun(plan), *running("build"), failing("build"), landed)).splitlines()
+    shown = lines_of(recorded(*begun(plan), *running("build"), failing("build"), landed, retried)).splitlines()
 
     assert [line[9:] for line in shown[:2]] == [
         "plan  started  from main aaaaaaaaaa for feature/login",
         "build  work  started",
     ]
-    assert "build  failed in work" in shown[2]
-    assert [line.strip() for line in shown[3:7]] == ["| one", "| x", "| y [bold]z", "hint: Run it."]
-    assert shown[7].endswith("plan  landed  feature/login aaaaaaaaaa..bbbbbbbbbb")
+    assert shown[2][9:] == "build  failed in work  2.0s"
+    assert shown[3].endswith("plan  landed  feature/login aaaaaaaaaa..bbbbbbbbbb")
+    assert shown[4][9:] == "build  retried"
+    assert [line.strip() for line in shown[5:]] == ["it had failed: make x y [bold]z", "| one", "| x", "| y [bold]z"]
 
 
 def test_an_event_for_programs_has_its_place_its_name_and_its_fields() -> None:

@@ -156,17 +156,38 @@ def _succeeded(run: Run, event: events.JobSucceeded) -> list[Line]:
     return [_line(_job(event.job), "succeeded", "good", "  ".join(filter(None, (_took(run, event.job), changed))))]
 
 
+class Chronicle:
+    """The events of a plan in lines, as they happen.
+
+    Why a job failed is told once: by the last words about the plan, or here where the job is tried again, since those
+    know nothing of it then.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._failed: dict[JobId, events.JobFailed] = {}
+
+    def lines(self, recorded: Recorded) -> list[Line]:
+        event, lines = recorded.event, event_lines(self._run, recorded)
+        if isinstance(event, events.JobFailed):
+            self._failed[event.job] = event
+        elif isinstance(event, events.JobRetried) and (failed := self._failed.pop(event.job, None)) is not None:
+            lines += cause_lines(failed)
+        return lines
+
+
 def _failed(run: Run, event: events.JobFailed) -> list[Line]:
     plain = event.job == VALIDATION and event.phase is Phase.WORK
     where = "failed" if event.phase is None or plain else f"failed in {shown_phase(event.phase)}"
     where += ", which is allowed" if event.stand_in is not None else ""
-    message = f"{_took(run, event.job)}  {safe(event.message, 2000)}".strip()
-    lines = [_line(_job(event.job, event.phase), where, "bad", message)]
+    return [_line(_job(event.job, event.phase), where, "bad", _took(run, event.job))]
+
+
+def cause_lines(event: events.JobFailed) -> list[Line]:
+    """Why a job failed, and the last lines that it printed."""
     tail = safe_lines(event.tail, 500)[-TAIL_LINES:] if event.tail.strip() else []
-    lines += [[("         | ", "dim"), (row, "")] for row in tail]
-    if event.hint:
-        lines.append([("         hint: ", "wait"), (safe(event.hint, 2000), "")])
-    return lines
+    message: Line = [("         it had failed: ", "bad"), (safe(event.message, 2000), "")]
+    return [message, *([("         | ", "dim"), (row, "")] for row in tail)]
 
 
 def _canceled(run: Run, event: events.JobCanceled) -> list[Line]:

@@ -28,7 +28,7 @@ from orchard.model.plan import JobId
 from orchard.model.statuses import JobStatus
 from orchard.operations.library import Library
 from orchard.surfaces.cli.render import text
-from orchard.surfaces.cli.render.event_lines import event_lines
+from orchard.surfaces.cli.render.event_lines import Chronicle
 from orchard.surfaces.cli.render.last_lines import LastLines
 from orchard.surfaces.cli.render.lines import RICH, Line, cells, colored, plain
 from orchard.surfaces.cli.render.tree import Look, bar, counts_line, end_lines, flat, header, tree
@@ -102,7 +102,8 @@ def open_progress(terminal: Terminal, run: Run, library: Library, foot: str = ""
         yield Printed(terminal, run, lambda recorded: "")
     else:
         draw = colored if terminal.colors(sys.stdout) else plain
-        yield Printed(terminal, run, lambda recorded: "".join(draw(row) + "\n" for row in event_lines(run, recorded)))
+        told = Chronicle(run)
+        yield Printed(terminal, run, lambda recorded: "".join(draw(row) + "\n" for row in told.lines(recorded)))
 
 
 class Printed:

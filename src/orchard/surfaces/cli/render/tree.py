@@ -310,7 +310,9 @@ def status_lines(document: PlanView, jobs: Sequence[JobView]) -> list[Line]:
     result = result_line(document)
     if plan.pull_request is not None and (plan.landed or plan.undone):
         lines.append(request_line(plan.pull_request))
-    told = plan.status == "waiting" and any(job.waiting for job in jobs)  # under the job, above
+    told = (plan.status == "waiting" and any(job.waiting for job in jobs)) or (
+        plan.status == "failed" and any(job.status == "failed" and job.error for job in jobs)
+    )  # under the job, above
     return [*lines, *([result] if result else []), *end_lines(replace(plan, error=None) if told else plan)]
 
 
