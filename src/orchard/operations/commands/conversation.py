@@ -153,7 +153,7 @@ def _decide_message(run: Run, args: SendMessage, ready: Ready, scene: Scene) -> 
 
 send_message = Command(
     name="send_message",
-    sentence="Say something to the agent of a job or of a subtask.",
+    sentence="Send a message to the agent of a job or of a subtask.",
     details="An idle one goes on at once, in its session; one at work is told when its turn ends, a paused one when it "
     "is resumed. A job that has not started, or whose work is done, hears nothing.",
     args=SendMessage,

@@ -102,7 +102,7 @@ allow_call = Command(
 
 deny_call = Command(
     name="deny_call",
-    sentence="Refuse the call that an agent asks about; it is told, and goes on without it.",
+    sentence="Refuse the call that an agent asks about; the agent goes on without it.",
     args=DenyCall,
     answer=Answered,
     example={"plan": "add-login", "job": "api", "question": 1, "reason": "use the test database"},

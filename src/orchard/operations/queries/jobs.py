@@ -52,7 +52,7 @@ def _read_attempts(library: Library, args: OfJob) -> Attempts:
 
 get_job_attempts = Query(
     name="get_job_attempts",
-    sentence="Show how each try at a job went, phase by phase.",
+    sentence="Show how each attempt at a job went, phase by phase.",
     args=OfJob,
     answer=Attempts,
     example={"plan": "add-login", "job": "api"},

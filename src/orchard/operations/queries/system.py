@@ -87,7 +87,7 @@ class SavedList(Struct, frozen=True):
 
 list_saved_work = Query(
     name="list_saved_work",
-    sentence="List what was saved of folders before they were removed.",
+    sentence="List what was saved of worktrees before they were removed.",
     args=MaybeOfPlan,
     answer=SavedList,
     example={"plan": "add-login"},
