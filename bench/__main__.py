@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from bench import agents, daemon, gitside, health, jobs, proxy, rest, shapes, subtasks, walls
+from bench import agents, daemon, gitside, health, jobs, page, proxy, rest, shapes, subtasks, walls
 from bench.floors import ninja_program
 from orchard.bench import floors
 from orchard.bench.machine import Watch, caution, described
@@ -56,6 +56,7 @@ MEASURES: Mapping[str, Entry] = {
     "walls": Entry(walls.walls, (*SCRIPTS, "bwrap")),
     "mcp": Entry(daemon.mcp),
     "daemon": Entry(daemon.daemon),
+    "page": Entry(page.page),
 }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,13 +43,13 @@ def mcp(bench: Bench) -> Measure:
     """How long a host waits for the list of tools, from starting `orchard mcp` on, beside starting Python."""
     template = make_repository(bench, QUICK if bench.quick else SMALL)
     repo, times = copy_repository(bench, template), bench.size(7, 1)
-    with _serving(repo):
+    with serving(repo):
         _first_list(repo)  # so that there is a record of what the daemon says first
         _wait(lambda: any((user_dirs().state / "mcp").glob("greeting-*.json")), "no greeting was written down")
 
     def warm() -> Figures:
         found: dict[str, list[float]] = {"python": [], "warm": []}
-        with _serving(repo):
+        with serving(repo):
             for _ in range(times):
                 found["python"].append(timed([sys.executable, "-c", "pass"], repo).wall)
                 found["warm"].append(_first_list(repo))
@@ -82,32 +82,32 @@ def daemon(bench: Bench) -> Measure:
     jobs, calls, ends, stored = bench.size(1000, 20), bench.size(50, 2), bench.size(40, 3), bench.size(50, 2)
     large = run_plan(bench, template, write_plan(bench.fresh("plan"), plans.layered(jobs), parallel=2))[1]
     filled = copy_repository(bench, template)
-    with _serving(filled) as served:
+    with serving(filled) as served:
         for _ in range(stored):
             served.submit(independent(3))
         _wait(lambda: served.settled() == stored, "plans without work did not end")
 
     def asked() -> Figures:
-        with _serving(large) as served:
+        with serving(large) as served:
             (plan,) = served.get("/api/v1/plans")["plans"]
             paths = {"health": "/healthz", "plan": f"/api/v1/plans/{plan['id']}"}
             return {name: MILLISECONDS * served.cost(path, calls) for name, path in paths.items()}
 
     def changing() -> Figures:
         steps = [f"s{number}" for number in range(calls)]
-        with _serving(copy_repository(bench, template)) as served:
+        with serving(copy_repository(bench, template)) as served:
             plan = served.submit_groups(steps, jobs // calls)
             half = calls // 2
             whole, news = served.changing(plan, steps[:half]), served.changing(plan, steps[half:], since=True)
             return {"changing": MILLISECONDS * whole, "since": MILLISECONDS * news}
 
     def news() -> Figures:
-        with _serving(copy_repository(bench, template)) as served:
+        with serving(copy_repository(bench, template)) as served:
             return {"news": MILLISECONDS * median(served.lateness(ends))}
 
     def idle() -> Figures:
         settle, watch = (0.3, 0.2) if bench.quick else (5.0, 20.0)
-        with _serving(filled) as served:
+        with serving(filled) as served:
             served.get(f"/api/v1/plans?limit={PAGE}")
             _first_list(filled)  # a daemon that nobody ever talked to is smaller
             time.sleep(settle)
@@ -162,9 +162,10 @@ class Served:
 
     def _submit(self, rows: list[dict[str, Any]], **fields: Any) -> str:
         body = {"name": "bench", "base": "main", "max_parallel": 1, "jobs": rows, **fields}
-        return str(self._post("/api/v1/plans", body)["plan"])
+        return str(self.post("/api/v1/plans", body)["plan"])
 
-    def _post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Have something done."""
         return self._ask("POST", path, json.dumps(body).encode(), self.connect())
 
     def settled(self) -> int:
@@ -187,7 +188,7 @@ class Served:
         connection, path, used = self.connect(), f"/api/v1/plans/{plan}", 0.0
         known = self.get(path, connection)["seq"]
         for group in groups:
-            self._post(f"{path}/groups/{group}/cancel", {})
+            self.post(f"{path}/groups/{group}/cancel", {})
             time.sleep(LOOK)
             before = processor_seconds(self.pid)
             found = self.get(f"{path}?since={known}" if since else path, connection)
@@ -201,11 +202,7 @@ class Served:
 
     def lateness(self, jobs: int) -> list[float]:
         """Seconds from the end of each job of a chain until a listener has heard of it."""
-        connection = self.connect()
-        connection.request("GET", "/api/v1/events", headers=self._headers)
-        stream = connection.getresponse()
-        if stream.status != 200:
-            raise Broken(f"events were answered with {stream.status}")
+        stream = self.stream()
         plan = self.submit(plans.chain(jobs), work="true", expects_no_changes=True)
         late: list[float] = []
         while len(late) < jobs:
@@ -216,8 +213,17 @@ class Served:
             said = json.loads(line[5:]) if line.startswith(b"data:") else {}
             if said.get("plan") == plan and said.get("type") == "JobSucceeded":
                 late.append(heard - datetime.fromisoformat(said["at"]).timestamp())
-        connection.close()
+        stream.close()
         return late
+
+    def stream(self, since: int | None = None) -> HTTPResponse:
+        """The events as they happen, from now on or after the event of this number."""
+        connection = self.connect()
+        connection.request("GET", f"/api/v1/events{'' if since is None else f'?since={since}'}", headers=self._headers)
+        stream = connection.getresponse()
+        if stream.status != 200:
+            raise Broken(f"events were answered with {stream.status}")
+        return stream
 
     @property
     def _headers(self) -> dict[str, str]:
@@ -234,7 +240,7 @@ class Served:
 
 
 @contextmanager
-def _serving(repo: Path) -> Iterator[Served]:
+def serving(repo: Path) -> Iterator[Served]:
     """A daemon for the time of the block."""
     with started(orchard("serve", "--json"), repo, subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -30,11 +30,11 @@ export function session(): string | null {
 }
 
 /** The code of the link becomes a session, which only pages of this very port can read. */
-export async function enter(): Promise<void> {
+export async function enter(from = "/"): Promise<void> {
   const given = new URLSearchParams(location.hash.slice(1));
   const code = location.hash.startsWith("#code=") ? given.get("code") : null;
   if (code === null) return;
-  history.replaceState(null, "", `${location.pathname}#${given.get("to") ?? "/"}`);
+  history.replaceState(null, "", `${location.pathname}#${given.get("to") ?? from}`);
   const answer = await reach("/session", { method: "POST", headers: { "x-orchard-code": code } });
   const found = (await answer.json()) as { session?: string } & ProblemDocument;
   if (answer.ok && found.session) sessionStorage.setItem(SESSION, found.session);

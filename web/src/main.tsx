@@ -17,6 +17,16 @@ enter().then(
   (error: unknown) => store.failed(error),
 );
 
+// A new link in a tab that is open already is only another '#' to the browser: the page begins anew, where it was.
+addEventListener("hashchange", (event) => {
+  if (!location.hash.startsWith("#code=")) return;
+  const before = new URL(event.oldURL).hash.slice(1);
+  enter(before.startsWith("/") ? before : "/").then(
+    () => location.reload(),
+    (error: unknown) => store.failed(error),
+  );
+});
+
 let waiting = store.state.waiting;
 store.subscribe(() => {
   const now = store.state.waiting;

@@ -4,6 +4,8 @@ import type { Plan } from "./deltas";
 import { Store, key, type State } from "./store";
 
 export const store = new Store();
+// For people who wonder about a page, and for tests: what it knows.
+Object.defineProperty(globalThis, "orchard", { value: { store } });
 
 /** A part of the state; the page is drawn anew only where that part is another. */
 export function useStore<T>(pick: (state: State) => T): T {

@@ -80,6 +80,11 @@ export class Store {
   private feeds = new Map<string, Feed>();
   private stopping = new AbortController();
   private users = new Map<string, number>();
+  /** Of each plan, by `key`: the last event that its summary knows, and when that was put in. */
+  private told = new Map<string, { seq: number; turn: number }>();
+  private turn = 0;
+  /** The last question about what waits that was answered, by repository. */
+  private looked = new Map<string, number>();
 
   constructor(readonly line: Line = LINE) {}
 
@@ -144,38 +149,57 @@ export class Store {
       const answer = await this.line.ask("getPlan", held ? { repo, plan, since: held.seq } : { repo, plan });
       const now = applied(this.state.open.get(name), answer) ?? applied(undefined, await this.line.ask("getPlan", { repo, plan }));
       if (now) this.set({ open: new Map(this.state.open).set(name, now), gone: excluding(this.state.gone, name) });
-      this.summarize(repo, answer.plan);
+      this.summarize(repo, answer.plan, answer.seq);
     } catch (error) {
       if (!(error instanceof Refused && error.status === 404)) {
         this.failed(error);
         throw error;
       }
       this.set({ open: without(this.state.open, name), gone: new Set(this.state.gone).add(name) });
+      this.told.set(name, { seq: 0, turn: ++this.turn });
       const plans = this.state.plans.get(repo);
       if (plans) this.set({ plans: new Map(this.state.plans).set(repo, plans.filter((one) => one.id !== plan)) });
     }
   }
 
-  summarize(repo: string, summary: PlanSummary): void {
+  /** Put a plan into the list, unless the list knows more of it already: answers may overtake each other. */
+  summarize(repo: string, summary: PlanSummary, seq: number): void {
     const plans = this.state.plans.get(repo);
-    if (plans) this.set({ plans: new Map(this.state.plans).set(repo, listed(plans, summary)) });
+    const name = key(repo, summary.id);
+    if (!plans || seq < (this.told.get(name)?.seq ?? 0)) return;
+    this.told.set(name, { seq, turn: ++this.turn });
+    this.set({ plans: new Map(this.state.plans).set(repo, listed(plans, summary)) });
   }
 
   /** The plans of a repository, from the first page on; or the page after those that are there. */
   async list(repo: string, further = false): Promise<void> {
     const cursor = further ? this.state.older.get(repo) : undefined;
+    const asked = ++this.turn;
     const answer = await this.line.ask("listPlans", { repo, limit: PLANS, ...(cursor ? { cursor } : {}) });
     const before = further ? (this.state.plans.get(repo) ?? []) : [];
     const known = new Set(before.map((one) => one.id));
-    const plans = [...before, ...answer.plans.filter((one) => !known.has(one.id))];
+    let plans: PlanSummary[] = [...before, ...answer.plans.filter((one) => !known.has(one.id))];
+    const heard = (id: string) => (this.told.get(key(repo, id))?.turn ?? 0) > asked;
+    // What was told of a plan after this was asked is newer; a plan that is no longer there is gone.
+    const held = new Map((this.state.plans.get(repo) ?? []).map((one) => [one.id, one]));
+    plans = plans.flatMap((one) => (heard(one.id) ? (held.get(one.id) ?? []) : one));
+    for (const one of held.values()) if (heard(one.id)) plans = listed(plans, one);
     const older = new Map(this.state.older);
     if (answer.next) older.set(repo, answer.next);
     else older.delete(repo);
     this.set({ plans: new Map(this.state.plans).set(repo, plans), older });
   }
 
+  /** What is known of a repository's journal counts no more: it is another one. */
+  forget(repo: string): void {
+    for (const name of [...this.told.keys()]) if (name.startsWith(`${repo}\n`)) this.told.delete(name);
+  }
+
   async lookAround(repo: string): Promise<void> {
+    const asked = ++this.turn;
     const [found, capacity] = await Promise.all([this.line.ask("listWaiting", { repo }), this.line.ask("getCapacity", { repo })]);
+    if (asked < (this.looked.get(repo) ?? 0)) return; // a later question was answered before
+    this.looked.set(repo, asked);
     const others = this.state.waiting.filter((one) => one.repo !== repo);
     const waiting = [...others, ...found.waiting.map((one) => ({ ...one, repo }))];
     waiting.sort((one, other) => (one.since ?? "").localeCompare(other.since ?? ""));
@@ -183,13 +207,17 @@ export class Store {
   }
 
   remember(repo: string, events: readonly Happened[]): void {
-    const kept = new Map(this.state.events);
+    const news = new Map<string, Happened[]>();
     for (const event of events) {
       const name = key(repo, event.plan);
       if (!this.holds(name)) continue;
-      const before = kept.get(name) ?? [];
-      if ((before.at(-1)?.seq ?? 0) < event.seq) kept.set(name, [...before, event].slice(-EVENTS));
+      const mine = news.get(name) ?? [];
+      const last = mine.at(-1) ?? this.state.events.get(name)?.at(-1);
+      if ((last?.seq ?? 0) < event.seq) news.set(name, [...mine, event]);
     }
+    if (news.size === 0) return;
+    const kept = new Map(this.state.events);
+    for (const [name, mine] of news) kept.set(name, [...(kept.get(name) ?? []), ...mine].slice(-EVENTS));
     this.set({ events: kept });
   }
 
@@ -254,6 +282,8 @@ export class Feed {
   private following: AbortSignal | undefined;
   private wait = FIRST_WAIT;
   private looked = 0;
+  /** Whether a look around failed, and is to be made up for. */
+  private owes = false;
   private connection = new AbortController();
   /** The last event that was heard when the journal was seen to be ahead of it. */
   private behind: number | undefined;
@@ -280,6 +310,7 @@ export class Feed {
 
   /** The journal has grown to this number: a stream that twice has nothing to tell about it is dead. */
   compare(newest: number): void {
+    if (this.owes) void this.lookAround().catch((error: unknown) => this.store.failed(error));
     if (newest <= this.seen) this.behind = undefined;
     else if (this.behind === this.seen) this.restart();
     else this.behind = this.seen;
@@ -352,6 +383,7 @@ export class Feed {
     let open = this.store.state.open;
     for (const name of held) open = without(open, name);
     this.store.set({ open });
+    this.store.forget(this.repo);
     try {
       const { repos } = await this.store.line.ask("listRepos", {});
       this.seen = repos.find((one) => one.id === this.repo)?.newest ?? 0;
@@ -393,7 +425,8 @@ export class Feed {
   /** A plan that is only in a list: its summary, and none of its jobs. */
   private async summary(plan: string, since: number): Promise<void> {
     try {
-      this.store.summarize(this.repo, (await this.store.line.ask("getPlan", { repo: this.repo, plan, since })).plan);
+      const answer = await this.store.line.ask("getPlan", { repo: this.repo, plan, since });
+      this.store.summarize(this.repo, answer.plan, answer.seq);
     } catch (error) {
       if (error instanceof Refused && error.status === 404) await this.store.list(this.repo);
       else throw error;
@@ -405,12 +438,19 @@ export class Feed {
     if (now - this.looked < SLOW_GATHER) {
       if (this.looked <= now) {
         this.looked = now + SLOW_GATHER; // later, once
-        this.store.line.later(SLOW_GATHER, () => void this.store.lookAround(this.repo).catch((error: unknown) => this.store.failed(error)));
+        this.store.line.later(SLOW_GATHER, () => void this.lookAround().catch((error: unknown) => this.store.failed(error)));
       }
       return;
     }
     this.looked = now;
+    await this.lookAround();
+  }
+
+  /** What waits, and who holds slots; what could not be asked is owed. */
+  private async lookAround(): Promise<void> {
+    this.owes = true;
     await this.store.lookAround(this.repo);
+    this.owes = false;
   }
 }
 

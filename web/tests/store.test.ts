@@ -259,3 +259,26 @@ function dice(seed: number): () => number {
     return state / 4294967296;
   };
 }
+
+test("a list that was overtaken by news of a plan does not take them back", async () => {
+  const played = new Played();
+  const store = await begun(played);
+  const ask = store.line.ask;
+  let answer: (() => void) | undefined;
+  store.line.ask = (async (name: Parameters<typeof ask>[0], parameters: never) => {
+    const found = await ask(name, parameters);
+    if (name === "listPlans") await new Promise<void>((then) => (answer = then));
+    return found;
+  }) as typeof ask;
+
+  const listing = store.list("r");
+  await settled();
+  played.happen(changes.length);
+  await played.pass(500);
+  expect(store.state.plans.get("r")?.[0]).toEqual(whole.plan);
+  answer?.();
+  await listing;
+
+  expect(store.state.plans.get("r")).toEqual([whole.plan]);
+  store.stop();
+});
