@@ -119,7 +119,7 @@ def _wall(level: Level, plan: Plan) -> tuple[str | None, list[str]]:
 
 def show_rehearsal(terminal: Terminal, app: App, plan: Plan) -> int:
     found = rehearse(app, plan)
-    terminal.answer(found.document(), *found.lines())
+    terminal.answer(found.document(), *terminal.fitted(found.lines()))
     terminal.note(*premises(app, plan))
     problems: list[Line] = [[("error: ", "bad"), (safe(one, 2000), "")] for one in found.problems]
     terminal.tell(*problems)

@@ -70,6 +70,11 @@ class Terminal(Struct):
         else:
             self.show(*lines)
 
+    def fitted(self, lines: Sequence[Line]) -> list[Line]:
+        """Lines of sentences, broken between words where a person looks at them."""
+        width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal(sys.stdout) else 0
+        return [row for line in lines for row in wrapped(line, width)] if width else list(lines)
+
     def page_lines(self, lines: Sequence[Line], *, diff: bool = False) -> None:
         """Print lines of a long answer, in the pager where they do not fit."""
         draw = colored if self.colors(sys.stdout) else plain

@@ -79,6 +79,8 @@ def wrapped(line: Line, width: int) -> list[Line]:
     for text, meaning in line:
         for word in re.findall(r" +|[^ ]+", text):
             if used + cells(word) > width and not word.isspace() and plain(rows[-1]).strip():
+                while rows[-1][-1][0].isspace():  # it may be beyond the edge, where it would break the row
+                    rows[-1].pop()
                 rows.append([(indent, "")])
                 used = cells(indent)
             if word.isspace() and len(rows) > 1 and not plain(rows[-1]).strip():

@@ -51,7 +51,7 @@ def status(terminal: Terminal, plan: str | None, since: int | None) -> None:
         return terminal.answer(news)
     document = app.document(*seen)
     jobs = document.jobs if news is None else news.jobs
-    return terminal.answer(document, *(() if terminal.json else status_lines(document, jobs)))
+    return terminal.answer(document, *(() if terminal.json else terminal.fitted(status_lines(document, jobs))))
 
 
 @verb("job", examples="orchard job api\norchard job backend/api --plan login-3f2a")

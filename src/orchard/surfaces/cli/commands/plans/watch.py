@@ -64,7 +64,7 @@ def wait(terminal: Terminal, plan: str | None, timeout: float | None, summary: P
     finally:
         reports.write(terminal, app, app.run_of(run.id))
     document = app.status(run.id)
-    terminal.answer(document, *(() if terminal.quiet else status_lines(document, document.jobs)))
+    terminal.answer(document, *(() if terminal.quiet else terminal.fitted(status_lines(document, document.jobs))))
     if rings(app.settings.config.notify, document.plan.status):
         terminal.ring()
     left, gone = app.seen(run.id)
