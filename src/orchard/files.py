@@ -3,6 +3,7 @@
 open_plain     a file that really is one; no link is followed, no pipe waited for
 read_plain     what is in it
 is_hollow      whether most of it is holes
+held           a folder that really is one, open; what is in it is then reached by names that no link can lead astray
 read_own       the same, of a file that nobody but the user could have written
 replace_whole  a file that only the user can read; a reader finds the old one or the new one, whole
 file_system    on which kind of file system a path is
@@ -11,6 +12,8 @@ file_system    on which kind of file system a path is
 import os
 import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
@@ -33,6 +36,27 @@ def read_plain(path: str | bytes | Path, most: int = -1) -> bytes:
     """The first `most` bytes of a plain file, or all of it; OSError where there is none."""
     with open_plain(path) as file:
         return file.read(most)
+
+
+@contextmanager
+def held(folder: Path | str, *inner: str, around: int | None = None) -> Iterator[int]:
+    """A folder, or one that is so far inside of it, opened name by name: OSError where a link stands for one of them.
+
+    `around`: the open folder that holds it. How the way to it leads there is the caller's to know.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    place = os.open(folder, flags, dir_fd=around)
+    try:
+        for name in inner:
+            outer = place
+            try:
+                place = os.open(name, flags, dir_fd=outer)
+            finally:
+                if place != outer:
+                    os.close(outer)
+        yield place
+    finally:
+        os.close(place)
 
 
 def is_hollow(found: os.stat_result) -> bool:

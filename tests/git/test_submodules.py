@@ -1,9 +1,11 @@
 """A job that moves a submodule commits that, if a remote has the commit; nothing in a submodule runs or is lost."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from orchard.git import pipes
 from orchard.git.repository import Worktree
 from orchard.git.worktree.commit import Committed, Refused, commit_work
 from orchard.git.worktree.fitness import Unfit
@@ -317,6 +319,87 @@ def test_no_link_says_where_the_repositories_of_submodules_are(place: Place) -> 
     assert found.git is None and "repository of its own" in str(found.problem)
     assert isinstance(lost, Loss) and "is a link" in lost.problem
     assert not list(fingerprints(repo.filters, place.worktree.path, home, [b"sub"]))
+
+
+def flagged_index(place: Place) -> tuple[Path, bytes]:
+    """The user's own index, with a flag on it that a look would take off."""
+    file = next(name for name in place.repo("ls-files").splitlines() if name != "sub")
+    place.repo("update-index", "--skip-worktree", file)
+    index = place.trees.repo.common_dir / "index"
+    return index, index.read_bytes()
+
+
+@pytest.mark.parametrize("called", ["objects", "other"])
+@pytest.mark.parametrize("doing", ["commit", "save", "fingerprint", "settle"])
+def test_an_index_of_a_submodule_that_leads_to_the_users_is_not_written_through(
+    place: Place, doing: str, called: str
+) -> None:
+    """A job chooses what the repository of its submodule is called."""
+    index, before = flagged_index(place)
+    repo, home = place.trees.repo, modules_of(place.trees.repo, place.worktree)
+    own = (home / "sub").rename(home / called)
+    (place.worktree.path / "sub/.git").write_text(f"gitdir: {own}\n")
+    place.sub("config", "core.worktree", str(place.sub.path))
+    (own / "index").unlink()
+    (own / "index").symlink_to(index)
+
+    if doing == "commit":
+        place.commit()
+    elif doing == "save":
+        with pytest.raises(CannotSave):
+            save(place.trees, place.worktree, place.base)
+    elif doing == "settle":
+        lost = settle(repo, place.worktree, [b"sub"], place.base)
+        assert isinstance(lost, Loss) and "'index' is no file of its own" in lost.problem
+    else:
+        assert not list(fingerprints(repo.filters, place.worktree.path, home, [b"sub"]))
+
+    assert index.read_bytes() == before
+    assert doing not in ("commit", "save") or not (own / "index").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, "link") for name in ("config", "HEAD", "logs/HEAD", "refs/heads/main", "packed-refs")]
+    + [(name, "second name") for name in ("config", "HEAD", "packed-refs")],
+)
+def test_a_repository_of_a_submodule_with_files_of_others_is_refused(place: Place, name: str, kind: str) -> None:
+    repo, home = place.trees.repo, modules_of(place.trees.repo, place.worktree)
+    file = home / "sub" / name
+    kept = repo.common_dir / "kept"
+    kept.write_bytes(file.read_bytes() if file.exists() else b"")
+    file.unlink(missing_ok=True)
+    if kind == "link":
+        file.symlink_to(kept)
+    else:
+        file.hardlink_to(kept)
+
+    lost = settle(repo, place.worktree, [b"sub"], place.base)
+
+    assert isinstance(lost, Loss) and f"'{name}' is no file of its own" in lost.problem
+
+
+@pytest.mark.parametrize("why", ["many", "closed"])
+def test_notes_of_git_that_cannot_be_looked_through_are_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    hidden = modules_of(place.trees.repo, place.worktree) / "sub/logs"
+    if why == "closed" and os.geteuid() == 0:
+        pytest.skip("root can read everything")
+    if why == "many":
+        monkeypatch.setattr(pipes, "MOST_NOTES", 20)
+    else:
+        hidden.chmod(0o300)  # a git still finds a file in it by its name
+    try:
+        refused = place.commit()
+        with pytest.raises(CannotSave, match="cannot be read"):
+            save(place.trees, place.worktree, place.base)
+        lost = settle(place.trees.repo, place.worktree, [b"sub"], place.base)
+    finally:
+        hidden.chmod(0o700)
+
+    assert isinstance(refused, Refused) and "cannot be read" in refused.message
+    assert isinstance(lost, Loss) and "cannot be looked through" in lost.problem
 
 
 # ----------------------------------------------------------------------------------- used again, removed

@@ -4,11 +4,13 @@ A job can leave a pipe called `HEAD` or `.gitignore` where git reads. It means n
 it, and a pipe holds nothing that could be saved. So it is looked for before git is started, and named, not waited for.
 """
 
+import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from orchard.files import read_plain
+from orchard.files import held, read_plain
 from orchard.git.folders import entries, remove_special
 
 OTHERS = frozenset({b"modules", b"worktrees", b"orchard", b"hooks", b"lfs"})
@@ -17,6 +19,8 @@ ELSEWHERE = OTHERS | {b"objects"}
 """The same, and what is too large to look into before every git."""
 ASKED_FIRST = (b"HEAD", b"config", b"config.worktree", b"commondir", b"gitdir")
 """What git reads before it knows in which repository it is."""
+MOST_NOTES = 500_000
+"""Files and folders of git's notes on a worktree that are looked through; its submodules' loose objects are there."""
 _READ_BY_OTHERS = ("HEAD", "gitdir", "locked", "commondir")
 """What a git that makes or lists worktrees reads of every one of them."""
 
@@ -48,16 +52,47 @@ def remove_links(notes: Path) -> None:
     """Take every link out of git's notes on a worktree of ours, before a git of ours writes there.
 
     Git puts none there but a HEAD that stands for a branch. It follows one that a job has put in the place of an index
-    or a log, to wherever the job itself may not write.
+    or a log, to wherever the job itself may not write. OSError where not all of the notes can be seen.
     """
-    waiting = [os.fspath(notes)]
+    for folder, name in links_in(notes):
+        with held(notes, *folder) as place, suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=place)
+
+
+def links_in(notes: Path) -> list[tuple[tuple[str, ...], str]]:
+    """The links among git's notes but a HEAD that stands for a branch, each with the folders that lead to it.
+
+    A job chooses the names of folders there (`modules/objects`), so none is passed over. OSError where one cannot be
+    read, since git may still find a file there by its name, and where there are more than anybody's notes need.
+    """
+    found: list[tuple[tuple[str, ...], str]] = []
+    waiting: list[tuple[str, ...]] = [()]
+    seen = 0
     while waiting:
-        for entry in entries(waiting.pop()):
-            if entry.is_symlink():
-                if entry.name != "HEAD" or not os.readlink(entry.path).startswith("refs/"):  # noqa: PTH115 (an entry)
-                    Path(entry.path).unlink(missing_ok=True)
-            elif entry.is_dir(follow_symlinks=False) and entry.name != "objects":
-                waiting.append(entry.path)
+        folder = waiting.pop()
+        with suppress(FileNotFoundError), held(notes, *folder) as place, os.scandir(place) as inside:
+            for entry in inside:
+                seen += 1
+                if seen > MOST_NOTES:
+                    raise OSError(errno.E2BIG, f"there are more than {MOST_NOTES} files", os.fspath(notes))
+                if entry.is_symlink():
+                    if entry.name != "HEAD" or not os.readlink(entry.name, dir_fd=place).startswith("refs/"):
+                        found.append((folder, entry.name))
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append((*folder, entry.name))
+    return found
+
+
+def foreign_notes(git_dir: Path) -> list[str]:
+    """What is no file of a repository's own in its folder, though git takes it for one: a link anywhere, or a second
+    name of a file (the objects of a clone have some)."""
+    with held(git_dir) as place, os.scandir(place) as inside:
+        shared = [one.name for one in inside if not one.is_dir(follow_symlinks=False) and _names(one) > 1]
+    return sorted(["/".join((*folder, name)) for folder, name in links_in(git_dir)] + shared)
+
+
+def _names(entry: os.DirEntry[str]) -> int:
+    return entry.stat(follow_symlinks=False).st_nlink
 
 
 def keeps_waiting(path: bytes) -> bool:

@@ -133,7 +133,10 @@ def commit_work(
         # Behind a link lies what is not the job's to commit.
         return Refused(f"The job's folder {worktree.path} is gone.", "Retry the job with '--fresh'.")
     git = repo.worktree_git(worktree.name, worktree.path)
-    remove_links(git.git_dir)
+    try:
+        remove_links(git.git_dir)
+    except OSError as error:
+        return Refused(f"Git's notes on the worktree cannot be read: {error.strerror}", "Retry the job with '--fresh'.")
     for name in ("index.lock", "HEAD.lock"):  # of a git that the job's end has killed
         (git.git_dir / name).unlink(missing_ok=True)
     plain = made_from == base and live.is_plain(base)

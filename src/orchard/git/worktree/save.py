@@ -155,7 +155,10 @@ def ensure_saved(
     notes = _notes(repo, worktree)
     if notes is not None:
         remove_blocked_notes(notes)
-        remove_links(notes)
+        try:
+            remove_links(notes)
+        except OSError as error:
+            raise CannotSave(worktree, f"git's notes on it cannot be read ({error.strerror}).") from error
     if made_from and live is not None:
         saved = _in_result(live, worktree, base, made_from, held_by, left)
         if saved is not None:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from orchard.files import read_plain
 from orchard.git.checkout_state import PATH_BYTES
 from orchard.git.command import Git
+from orchard.git.pipes import foreign_notes
 from orchard.git.repository import Repository, Worktree, block_filters
 from orchard.git.worktree.status import display, fingerprint, look, refuse_blocked_notes
 
@@ -165,6 +166,7 @@ def _home(folder: Path, home: Path) -> Path | str:
     """The repository of a submodule, which git made below `home`; or what is wrong with it.
 
     The path counts as it is written: no link of a job's, in the worktree or among git's notes, says which one is meant.
+    Nor may one stand for its index or a log: a look writes there.
     """
     try:
         pointer = read_plain(folder / ".git", PATH_BYTES)
@@ -177,7 +179,11 @@ def _home(folder: Path, home: Path) -> Path | str:
     git_dir = inside.joinpath(*below)
     if not below or os.path.realpath(git_dir) != os.fspath(git_dir) or not git_dir.is_dir():
         return "has a repository of its own that this one does not know"
-    return git_dir
+    try:
+        foreign = foreign_notes(git_dir)
+    except OSError as error:
+        return f"has a repository that cannot be looked through ({error.strerror})"
+    return f"has a repository whose '{display(os.fsencode(foreign[0]))}' is no file of its own" if foreign else git_dir
 
 
 def _below_real(home: Path) -> Path:
