@@ -17,9 +17,9 @@ ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-def submitted(tab: Tab, name: str, *jobs: dict[str, object]) -> str:
+def submitted(tab: Tab, name: str, *jobs: dict[str, object], **fields: object) -> str:
     """A plan that runs in the daemon, by its id."""
-    body = json.dumps({"name": name, "target": name.lower().replace(" ", "-"), "jobs": jobs}).encode()
+    body = json.dumps({"name": name, "target": name.lower().replace(" ", "-"), "jobs": jobs, **fields}).encode()
     made = tab.daemon.ask("POST", "/api/v1/plans", {**tab.daemon.bearer, "Content-Type": "application/json"}, body)
     assert made.status == 201, made.body
     return str(made.json["plan"])
@@ -159,6 +159,36 @@ def test_a_graph_is_changed_around_a_job_that_has_not_started(tab: Tab) -> None:
     until(lambda: tab.desk.status(plan)["plan"]["landed"], seconds=30)
     files = tab.desk.repo.files("shape")
     assert files["new.txt"] == "new\n" and "c" not in files
+
+
+def test_a_conflict_is_resolved_by_hand(tab: Tab) -> None:
+    """With a file whose name would do harm if it were more than text."""
+    name = "<img src=x onerror=window.__pwned=1>.txt"
+    sides = [shell(side, f"echo {side} > '{name}'") for side in ("left", "right")]
+    plan = submitted(tab, "Two hands", *sides, shell("both", "true", "left", "right"), resolver="fail")
+    until(lambda: tab.desk.status(plan)["plan"]["status"] == "failed")
+    tab.job(plan, "both")
+    tab.press("Resolve by hand")
+    tab.says(f"{name}:1")
+    tab.picture("conflict")
+    tab.press("Give it up")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Give it up").click()
+    tab.press("Resolve by hand")
+    tab.press("Go on with my resolution")
+    tab.says(re.compile("marker"))
+    part = tab.page.get_by_label("The conflict")
+    folder = Path(part.locator("button[title^=Copy]").inner_text())
+    assert "<<<<<<<" in (folder / name).read_text()
+
+    (folder / name).write_text("both\n")
+    tab.press("Look again")
+    expect(part).to_contain_text("decided")
+    tab.press("Go on with my resolution")
+
+    until(lambda: tab.desk.status(plan)["plan"]["landed"])
+    assert tab.desk.repo.files("two-hands")[name] == "both\n"
+    expect(part).to_have_count(0)
+    assert tab.page.evaluate("window.__pwned") is None
 
 
 # ------------------------------------------------------------------------------------------- people

@@ -60,6 +60,7 @@ def hostile_plan(tab: Tab) -> str:
         f"text=$(cat {folder}/$1)\n"
         'printf \'%s\\n\\033]8;;https://evil.example/\\007%s\\033]8;;\\007\\n\\033[31m%s\\n\' "$text" "$text" "$text"\n'
         'printf "%s\\n" "$text" > "<img src=x onerror=window.__pwned=1> $1.txt"\n'
+        'printf \'if ("%s") return 1 // %s\\n\' "$text" "$text" > "program $1.ts"\n'
         "[ $(($1 % 8)) != 0 ]\n"
     )
     jobs: list[dict[str, Any]] = [
@@ -94,9 +95,30 @@ def test_hostile_text_is_shown_and_nothing_else(tab: Tab) -> None:
     assert tab.page.locator("h1").inner_text() == CORPUS[4]
     tab.job(plan, "g1/j4", "changes")
     expect(tab.page.locator(".file").first).to_contain_text("<img src=x onerror=window.__pwned=1> 4.txt")
+    shown = tab.page.locator(".file", has_text="program 4.ts").locator("tr.add td.c").inner_text()
+    assert shown == f'+ if ("{CORPUS[4]}") return 1 // {CORPUS[4]}'
+    expect(tab.page.locator(".file .s-word").first).to_have_text("if")
+    tab.press("Side by side")
+    expect(tab.page.locator(".split .s-word").first).to_have_text("if")
+    unharmed(tab)
     tab.page.keyboard.press("Control+k")
     tab.page.keyboard.type("script")
     unharmed(tab)
+
+
+def test_processes_are_shown_with_what_they_use_and_their_words_as_text(tab: Tab) -> None:
+    words = CORPUS[1]
+    work = {"executable": "sh", "args": ["-c", "while :; do :; done", words]}
+    body = {"name": "Processes", "target": "processes", "jobs": [{"id": "p", "work": work}]}
+    headers = {**tab.daemon.bearer, "Content-Type": "application/json"}
+    plan = str(tab.daemon.ask("POST", "/api/v1/plans", headers, json.dumps(body).encode()).json["plan"])
+    tab.job(plan, "p", "details")
+    expect(tab.page.locator(".tree code", has_text=words)).to_be_visible()
+    expect(tab.page.locator(".spark polyline")).to_have_count(2)
+    tab.says("processor")
+    tab.picture("processes")
+    unharmed(tab)
+    tab.daemon.ask("POST", f"/api/v1/plans/{plan}/cancel", headers, b"{}")
 
 
 def test_hostile_addresses_lead_nowhere(tab: Tab) -> None:

@@ -3,9 +3,10 @@ import type { JobDetails, ProcessView } from "../generated/api";
 import { bytes, duration, moment, short, visible, visibleName } from "../format";
 import { Copy } from "../parts/bits";
 import { href } from "../route";
+import { line, type Sample } from "../samples";
 import type { ReactNode } from "react";
 
-export function DetailsTab({ repo, plan, details }: { repo: string; plan: string; details: JobDetails }) {
+export function DetailsTab({ repo, plan, details, samples }: { repo: string; plan: string; details: JobDetails; samples: readonly Sample[] }) {
   const link = (job: string) => (
     <a key={job} className="link words" href={href({ page: "job", repo, plan, job, tab: "log" })}>
       {visibleName(job)}
@@ -44,7 +45,10 @@ export function DetailsTab({ repo, plan, details }: { repo: string; plan: string
             ))}
           </Part>
         )}
-        <Part title="Processes">{details.processes.length > 0 ? <Processes all={details.processes} /> : <span className="soft">none runs now</span>}</Part>
+        <Part title="Processes">
+          {samples.length > 1 && <Used samples={samples} />}
+          {details.processes.length > 0 ? <Processes all={details.processes} /> : <span className="soft">none runs now</span>}
+        </Part>
         {details.permissions && (
           <Part title="What its agent may use">
             <p>
@@ -87,6 +91,33 @@ function Part({ title, children }: { title: string; children: ReactNode }) {
       <h3>{title}</h3>
       {children}
     </section>
+  );
+}
+
+/** What all processes used while the page was open: two lines over the same time. */
+function Used({ samples }: { samples: readonly Sample[] }) {
+  const last = samples.at(-1);
+  const took = ((last?.at ?? 0) - (samples[0]?.at ?? 0)) / 1000;
+  const row = (what: string, values: readonly number[], told: (value: number) => string) => (
+    <div className="row small num">
+      <span className="soft" style={{ width: 58 }}>
+        {what}
+      </span>
+      <svg className="spark grow" viewBox="0 0 200 28" preserveAspectRatio="none" role="img" aria-label={`${what} over ${duration(took)}: ${told(values.at(-1) ?? 0)} now, at most ${told(Math.max(...values))}`}>
+        <polyline points={line(values, 200, 26)} transform="translate(0 1)" />
+      </svg>
+      <span style={{ minWidth: 64, textAlign: "right" }}>{told(values.at(-1) ?? 0)}</span>
+      <span className="soft" style={{ minWidth: 92, textAlign: "right" }}>
+        at most {told(Math.max(...values))}
+      </span>
+    </div>
+  );
+  return (
+    <div className="stack tight">
+      {row("processor", samples.map((one) => one.cpu), (value) => `${Math.round(value)} %`)}
+      {row("memory", samples.map((one) => one.memory), bytes)}
+      <span className="faint small">in the last {duration(took)}, while this page was open</span>
+    </div>
   );
 }
 

@@ -10,8 +10,10 @@ import { Diff } from "../parts/Diff";
 import { LogView } from "../parts/LogView";
 import { JobBadge, StatusIcon, type Tone } from "../parts/status";
 import { JOB_TABS, href, type JobTab } from "../route";
+import { sampled } from "../samples";
 import { useAsked, useNow, usePlan } from "../state";
 import { AttemptsTab } from "./Attempts";
+import { Conflict } from "./Conflict";
 import { DetailsTab } from "./Details";
 import { TalkTab } from "./Talk";
 
@@ -52,6 +54,7 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
   const now = useNow(job.ended_at === null && job.started_at !== null);
   const took = elapsed(job.started_at, job.ended_at, now, job.idle_seconds);
   const value = details.value;
+  const samples = useMemo(() => sampled(`${repo} ${id} ${job.id} ${job.attempts}`, value?.processes ?? [], Date.now()), [value]);
   const attempts = value?.attempts_detail ?? [];
   const [picked, setPicked] = useState<{ attempt?: number; phase?: Phase }>({});
   const attempt = attempts.find((one) => one.number === picked.attempt) ?? attempts.at(-1);
@@ -139,13 +142,13 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
       {tab === "attempts" && <AttemptsTab attempts={attempts} />}
       {tab === "changes" && <JobChanges repo={repo} plan={id} job={job} />}
       {tab === "talk" && <TalkTab repo={repo} plan={id} job={job} seq={plan.seq} />}
-      {tab === "details" && (value ? <DetailsTab repo={repo} plan={id} details={value} /> : <Loading />)}
+      {tab === "details" && (value ? <DetailsTab repo={repo} plan={id} details={value} samples={samples} /> : <Loading />)}
     </div>
   );
 }
 
 function Banners({ repo, plan, job, details, tab }: { repo: string; plan: Plan; job: JobView; details: JobDetails | undefined; tab: JobTab }) {
-  const steps = (details?.next ?? []).flatMap((next) => stepAction(repo, next) ?? []).filter((one) => !["retryJob", "approveJob", "cancelJob"].includes(one.name));
+  const steps = (details?.next ?? []).flatMap((next) => stepAction(repo, next) ?? []).filter((one) => !["retryJob", "retryPlan", "approveJob", "cancelJob"].includes(one.name));
   const failure = details?.attempts_detail.at(-1)?.failure;
   return (
     <>
@@ -160,6 +163,7 @@ function Banners({ repo, plan, job, details, tab }: { repo: string; plan: Plan; 
           {spoken(job.error)} {job.hint && <span className="soft">{visible(job.hint)}</span>}
         </Banner>
       )}
+      {details && <Conflict repo={repo} plan={plan.plan.id} job={job} details={details} />}
       {tab !== "log" && job.status === "failed" && failure?.tail.trim() && <pre className="block">{spoken(failure.tail).trim()}</pre>}
       {job.status === "blocked" && (
         <Banner tone="wait">

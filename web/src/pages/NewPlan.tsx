@@ -5,7 +5,7 @@ import { Refused, send } from "../api";
 import { draw } from "../graph";
 import type { Made } from "../generated/api";
 import { count, visible } from "../format";
-import { Banner, Loading } from "../parts/bits";
+import { Banner, Command, Loading } from "../parts/bits";
 import { note } from "../parts/overlay";
 import { located, readPlan, type Trouble } from "../planText";
 import { href } from "../route";
@@ -114,6 +114,11 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
           Start the agent
         </button>
       </form>
+      {goal.trim() && (
+        <p className="soft small row wrap">
+          Is it more than one job? An agent writes a plan for it, in a terminal: <Command>{planning(goal)}</Command>
+        </p>
+      )}
       <div className="row wrap">
         <span className="soft small">Begin with:</span>
         <div className="chips">
@@ -171,6 +176,11 @@ function useChecked(repo: string, text: string, read: ReturnType<typeof readPlan
     };
   }, [repo, text, read]);
   return found.text === text ? found : { troubles: [], says: null };
+}
+
+/** The command that has an agent write a plan for a goal. */
+export function planning(goal: string): string {
+  return `orchard plan '${goal.trim().replaceAll("'", "'\\''")}'`;
 }
 
 interface Written {

@@ -1,8 +1,9 @@
 // A patch, file by file: unified or side by side, folded where it is long; all of it is shown as text.
-import { useMemo, useState } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 import { count } from "../format";
 import { visible } from "../format";
-import { parsePatch, type FileChange, type Hunk, type Line } from "../patch";
+import { parsePatch, type FileChange, type Line } from "../patch";
+import { languageOf, tokens, type Open } from "../syntax";
 import { Empty } from "./bits";
 import { Badge, type Tone } from "./status";
 import { Icon } from "./icons";
@@ -54,12 +55,13 @@ function FileDiff({ file, split, folded: begins, comment }: { file: FileChange; 
           <span className="plus">+{file.added}</span> <span className="minus">−{file.deleted}</span>
         </span>
       </button>
-      {!folded && (file.binary ? <p className="pad soft">It is not text.</p> : split ? <Split hunks={file.hunks} /> : <Unified file={file} comment={comment} />)}
+      {!folded && (file.binary ? <p className="pad soft">It is not text.</p> : split ? <Split file={file} /> : <Unified file={file} comment={comment} />)}
     </section>
   );
 }
 
 function Unified({ file, comment }: { file: FileChange; comment: ((file: string, line: number, text: string) => void) | undefined }) {
+  const shades = useMemo(() => file.hunks.map((hunk) => coloured(file.path, hunk.lines)), [file]);
   return (
     <div className="diff" tabIndex={0} role="region" aria-label={`Changes of ${file.path}`}>
       <table>
@@ -84,7 +86,7 @@ function Unified({ file, comment }: { file: FileChange; comment: ((file: string,
                 </td>
                 <td className="c">
                   <span className="sign">{line.kind === "add" ? "+ " : line.kind === "del" ? "− " : "  "}</span>
-                  {visible(line.text)}
+                  {shades[place]?.[number]}
                 </td>
               </tr>
             )),
@@ -96,7 +98,13 @@ function Unified({ file, comment }: { file: FileChange; comment: ((file: string,
 }
 
 /** Lines that were taken out beside those that came in their place. */
-function Split({ hunks }: { hunks: Hunk[] }) {
+function Split({ file }: { file: FileChange }) {
+  const { hunks } = file;
+  const shades = useMemo(() => {
+    const found = new Map<Line, ReactNode>();
+    for (const hunk of hunks) for (const [at, one] of coloured(file.path, hunk.lines).entries()) found.set(hunk.lines[at] as Line, one);
+    return found;
+  }, [file]);
   return (
     <div className="diff split">
       <table>
@@ -111,9 +119,9 @@ function Split({ hunks }: { hunks: Hunk[] }) {
             ...pairs(hunk.lines).map(([left, right], number) => (
               <tr key={`${place} ${number}`}>
                 <td className="n">{left?.old ?? ""}</td>
-                <td className={`c ${left?.kind === "del" ? "del" : ""}`}>{left ? visible(left.text) : ""}</td>
+                <td className={`c ${left?.kind === "del" ? "del" : ""}`}>{left ? shades.get(left) : ""}</td>
                 <td className="n">{right?.new ?? ""}</td>
-                <td className={`c ${right?.kind === "add" ? "add" : ""}`}>{right ? visible(right.text) : ""}</td>
+                <td className={`c ${right?.kind === "add" ? "add" : ""}`}>{right ? shades.get(right) : ""}</td>
               </tr>
             )),
           ])}
@@ -121,6 +129,20 @@ function Split({ hunks }: { hunks: Hunk[] }) {
       </table>
     </div>
   );
+}
+
+/** The lines of a hunk in colours. What was and what is are two texts: each goes on in its own way. */
+function coloured(path: string, lines: readonly Line[]): ReactNode[] {
+  const known = languageOf(path);
+  if (!known) return lines.map((line) => visible(line.text));
+  let [was, is]: [Open, Open] = [null, null];
+  return lines.map((line) => {
+    if (line.kind === "note") return visible(line.text);
+    const found = tokens(line.text, known, line.kind === "del" ? was : is);
+    if (line.kind !== "add") was = found.open;
+    if (line.kind !== "del") is = found.open;
+    return found.tokens.map(([kind, text], at) => (kind ? <span key={at} className={`s-${kind}`}>{visible(text)}</span> : visible(text)));
+  });
 }
 
 function pairs(lines: readonly Line[]): [Line | undefined, Line | undefined][] {
