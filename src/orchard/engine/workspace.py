@@ -245,7 +245,7 @@ class Workspace:
         await self.enclosure.bring_in()
         repo, worktree = self._world.repo, self._open
         git = repo.worktree_git(worktree.name, worktree.path)
-        inside = partial(fingerprints, repo.filters, worktree.path, modules_of(repo, worktree))
+        inside = partial(fingerprints, repo.filters_at_home, worktree.path, modules_of(repo, worktree))
         return await self._world.in_thread(fingerprint, git, worktree.path, droppings, inside)
 
     async def diff(self, base: str, most: int) -> str:

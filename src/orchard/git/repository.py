@@ -33,6 +33,7 @@ from orchard.git.checkout_state import (
     points_elsewhere,
 )
 from orchard.git.command import MINIMUM_VERSION, Blocked, Git, GitError, GitMissing, Output, clean_environment, run_git
+from orchard.git.filters import Filters, block_filters, run_at
 from orchard.git.folders import entries, links_out_of
 from orchard.git.pipes import on_the_way, remove_blocked_notes, waiting_worktrees
 from orchard.git.refs import list_refs, read_ref
@@ -84,7 +85,7 @@ class Repository(Struct, frozen=True, eq=False):
     """The top of the main worktree; None where there is none."""
     object_format: str
     version: tuple[int, ...]
-    filters: tuple[tuple[str, str], ...] = ()
+    filters: Filters = ()
     """Every `filter.*` setting at the time of opening, see `worktree_git`."""
     remotes: tuple[tuple[str, str], ...] = ()
     """Every setting of remotes at the time of opening, see `changed_remotes`."""
@@ -142,10 +143,15 @@ class Repository(Struct, frozen=True, eq=False):
         doing: it fails instead of running, and only for files that ask for it.
         """
         git_dir = self.common_dir / "worktrees" / name
-        git = Git(self.common_dir, git_dir, cwd=path, work_tree=path, config=dict(self.filters))
+        git = Git(self.common_dir, git_dir, cwd=path, work_tree=path, config=dict(self.filters_at_home))
         if stamp_of(self.common_dir / "config", git_dir / "config.worktree") == self.config_stamp:
             return git
-        return block_filters(git, self.filters)
+        return block_filters(git, self.filters_at_home)
+
+    @property
+    def filters_at_home(self) -> Filters:
+        """The user's filters for content of jobs: they run where no job can put a program or a module in their way."""
+        return run_at(self.home, self.filters)
 
     def checkout_git(self, checkout: Checkout) -> Git:
         if checkout.bare:
@@ -332,24 +338,6 @@ def _branch_of(ref: Output) -> str | None:
 def is_true(value: str | None) -> bool:
     """Whether a setting of git's says yes."""
     return (value or "").lower() in ("true", "yes", "on", "1")
-
-
-_FAILING_FILTER = {"clean": "false", "smudge": "false", "process": "", "required": "true"}
-_NO_FILTER = {"clean": "", "smudge": "", "process": "", "required": "false"}
-
-
-def block_filters(git: Git, trusted: tuple[tuple[str, str], ...], *, fail: bool = True) -> Git:
-    """The same git, whose settings can name no filter program beside those that are trusted.
-
-    Files that ask for another one make git fail, or are taken as they are, and so do those that ask for a trusted one
-    to which the repository has added a key: git would prefer a `process` that the user has not set.
-    """
-    blocking = _FAILING_FILTER if fail else _NO_FILTER
-    rows = git("config", "-z", "--name-only", "--get-regexp", r"^filter\.", ok=(0, 1)).fields
-    known = {key for key, _ in trusted}
-    strange = {key.rpartition(".")[0] for key in map(os.fsdecode, rows) if key not in known}
-    blocked = {f"{driver}.{key}": value for driver in strange for key, value in blocking.items()}
-    return replace(git, config={**git.config, **dict(trusted), **blocked})
 
 
 def find_repository(start: Path) -> Repository:

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from orchard.errors import Next, parts_of
 from orchard.git.command import Git
+from orchard.git.filters import block_filters
 from orchard.git.folders import delete_children, plain_content, write_atomically
 from orchard.git.landing.claim import (
     NEW_INDEX,
@@ -47,7 +48,7 @@ from orchard.git.landing.intent import Intent, Item, Stand, mark_done, read_inte
 from orchard.git.landing.placement import edited_aside, kept_aside, remove_empty_folders, take_back, unlike
 from orchard.git.objects.reader import SYMLINK, TREE, Entry, Objects
 from orchard.git.refs import read_ref
-from orchard.git.repository import Repository, block_filters
+from orchard.git.repository import Repository
 from orchard.git.scratch import copy_index
 from orchard.process.failpoint import failpoint
 

@@ -12,7 +12,6 @@ something else of it.
 
 import os
 import re
-import shlex
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 from orchard.errors import Next
 from orchard.files import read_plain
 from orchard.git.command import Git, GitError
+from orchard.git.filters import as_set, run_in_checkout
 from orchard.git.folders import behind_link, lstat, parents
 from orchard.git.landing.claim import NEW_INDEX
 from orchard.git.landing.index import EMPTY, Index, read_index
@@ -37,7 +37,6 @@ _MOST_ATTRIBUTES = 100 * 1024 * 1024
 """Git reads no larger file of attributes either."""
 _UNPRINTABLE = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 """What git shows as a question mark when it complains."""
-_RUNS = (".smudge", ".clean", ".process")
 
 
 class Staged(NamedTuple):
@@ -156,13 +155,11 @@ class Stager:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
         # Git looks at the checkout no more: to it, all files are missing.
-        config = {**self.git.config, **_run_in(self.top, self.git.config), **self._named_attributes()}
+        config = {**self.git.config, **run_in_checkout(self.top, self.git.config), **self._named_attributes()}
         git = replace(self.git, work_tree=self.files, cwd=self.files, config=config)
         done = git("read-tree", "-m", "-u", old, new, ok=range(256), timeout=TIMEOUT)
         if done.status != 0:
-            said = done.stderr
-            for kind in _RUNS:
-                said = said.replace(os.fsencode(_go_to(self.top, kind)), b"")
+            said = as_set(done.stderr, self.top)
             raise GitError(("read-tree",), self.top, done.status, said.decode(errors="replace"))
 
     def _untracked_attributes(self, changes: Sequence[Change], index: Index) -> dict[bytes, bytes]:
@@ -305,16 +302,3 @@ def _read_below(top: Path, path: bytes) -> bytes | None:
     finally:
         for descriptor in opened:
             os.close(descriptor)
-
-
-def _run_in(top: Path, config: Mapping[str, str]) -> dict[str, str]:
-    """Filters as they are, run in the user's folder: that is where they would run, and what their paths start from."""
-    filters = {key: value for key, value in config.items() if key.startswith("filter.") and key.endswith(_RUNS)}
-    return {key: _go_to(top, key) + value for key, value in filters.items() if value}
-
-
-def _go_to(top: Path, key: str) -> str:
-    where = shlex.quote(str(top))
-    words = f"cd {where} || exit 1\nGIT_WORK_TREE={where}; export GIT_WORK_TREE\nunset GIT_INDEX_FILE\n"
-    # Git puts the file's name for %f, except where one program filters all files.
-    return words if key.endswith(".process") else words.replace("%", "%%")

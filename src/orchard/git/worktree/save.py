@@ -21,12 +21,13 @@ from msgspec.structs import replace
 from orchard.errors import RUN_DOCTOR, OrchardError, UsageError
 from orchard.files import read_plain
 from orchard.git.command import Blocked, Git, GitError
+from orchard.git.filters import block_filters
 from orchard.git.folders import remove_special
 from orchard.git.objects.processes import Live
 from orchard.git.objects.reader import Change, ObjectMissing
 from orchard.git.pipes import remove_blocked_notes, remove_links
 from orchard.git.refs import PREFIX, RefMoved, hold, job_of_ref_part, job_ref_part, next_number
-from orchard.git.repository import WORKTREE_NAME, Repository, Worktree, block_filters
+from orchard.git.repository import WORKTREE_NAME, Repository, Worktree
 from orchard.git.scratch import commit_index, copy_index, private_file
 from orchard.git.worktree.fast_commit import holds, read_files
 from orchard.git.worktree.remains import commit_notes, escaped, find_remains, named_objects, nothing_but, staged_apart
@@ -367,7 +368,7 @@ def _folder_git(repo: Repository, folder: Path, index: Path) -> Git:
     Content that asks for a filter that is not trusted is saved as it is: better so than not at all.
     """
     git = Git(repo.common_dir, repo.common_dir, cwd=folder, work_tree=folder, index=index)
-    return block_filters(git, repo.filters, fail=False)
+    return block_filters(git, repo.filters_at_home, fail=False)
 
 
 def _head(repo: Repository, worktree: Worktree) -> str | None:

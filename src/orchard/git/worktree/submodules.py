@@ -16,8 +16,9 @@ from msgspec import Struct
 from orchard.files import read_plain
 from orchard.git.checkout_state import PATH_BYTES
 from orchard.git.command import Git
+from orchard.git.filters import Filters, block_filters
 from orchard.git.pipes import foreign_notes
-from orchard.git.repository import Repository, Worktree, block_filters
+from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.status import display, fingerprint, look, refuse_blocked_notes
 
 TIMEOUT = 300.0
@@ -29,7 +30,6 @@ PACKED_REFS = 64 * 1024 * 1024
 
 Places = tuple[tuple[bytes, str], ...]
 """Submodules and the commits that they are at."""
-Filters = tuple[tuple[str, str], ...]
 
 
 class Submodule(Struct, frozen=True):
@@ -62,7 +62,7 @@ class Submodule(Struct, frozen=True):
 def submodules_in(repo: Repository, worktree: Worktree, names: Iterable[bytes], head: str) -> list[Submodule]:
     """Those of a worktree's submodules that are checked out; `head` names the commits that they should be at."""
     home = modules_of(repo, worktree)
-    found = (_looked_into(repo.filters, repo.git, worktree.path, home, name, head) for name in names)
+    found = (_looked_into(repo.filters_at_home, repo.git, worktree.path, home, name, head) for name in names)
     return [one for one in found if one is not None]
 
 

@@ -34,8 +34,9 @@ from orchard.agents.builtin.tool import (
 )
 from orchard.errors import OrchardError
 from orchard.git.command import TERMINATE_GRACE, Git, start_git
+from orchard.git.filters import block_filters
 from orchard.git.objects import quarantine
-from orchard.git.repository import LOCK_REASON, Repository, block_filters, find_repository
+from orchard.git.repository import LOCK_REASON, Repository, find_repository
 from orchard.process.families.table import TOKEN_VARIABLE
 
 MOST_BYTES = 512 * 1024
@@ -63,8 +64,10 @@ class Checkout(Struct, frozen=True):
         if repo is None or repo.top is None:
             raise ToolError(self.why_not or f"{context.folder} is not in a checkout of a git repository.")
         _bring_in(repo, context)
-        git = Git(repo.common_dir, repo.git_dir, cwd=context.folder, work_tree=repo.top, config=dict(repo.filters))
-        git = block_filters(git, repo.filters)
+        git = Git(
+            repo.common_dir, repo.git_dir, cwd=context.folder, work_tree=repo.top, config=dict(repo.filters_at_home)
+        )
+        git = block_filters(git, repo.filters_at_home)
         name, email = repo.identity()
         return git.with_config(
             diff__ignoreSubmodules="dirty", status__submoduleSummary="false", commit__template=""
