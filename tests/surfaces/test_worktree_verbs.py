@@ -43,6 +43,23 @@ def test_the_worktree_of_a_failed_job_is_found_and_what_is_edited_there_counts_o
     assert gone.code == 3 and "has no worktree now" in gone.err
 
 
+def test_a_person_sees_a_worktree_by_the_name_of_its_job(desk: Desk) -> None:
+    assert desk("run", desk.plan(FAILS)).code == 1
+    plan = desk.status()["plan"]["id"]
+    folder = Path(desk("path", "bad").out.strip())
+    link = folder.parent / "by-job" / plan / "bad"
+    sees = desk.folder / "sees"
+    sees.write_text("#!/bin/sh\npwd\n")
+    sees.chmod(0o755)
+
+    assert link.resolve() == folder
+    assert f"worktree    {link}\n" in desk("job", "bad").out and str(folder) not in desk("job", "bad").out
+    assert desk("job", "bad", "--json").json["worktree"] == str(folder), "a program gets the folder itself"
+    assert desk.start("shell", "bad", SHELL=str(sees)).end().out == f"{link}\n"
+    link.unlink()
+    assert f"worktree    {folder}\n" in desk("job", "bad").out
+
+
 def test_only_plans_that_ended_long_ago_are_pruned_and_only_with_a_yes(desk: Desk) -> None:
     assert desk("run", desk.plan(FAILS)).code == 1
     plan = desk.status()["plan"]["id"]

@@ -1,9 +1,9 @@
 """Links that say which folder is which job's: `<root>/by-job/<plan>/<job>` leads to the worktree that the job has now.
 
 Worktrees keep their own names, so that no program finds its folder renamed and a warm worktree is used again as it is.
-The links are for people: nothing reads them, and where the disk refuses one, there is none. They are made and removed
-beneath an open folder, so that a link in the place of one of ours leads nowhere. Making and removing a folder costs
-milliseconds, so that of a plan stays until the next plan begins or the engine ends.
+The links are for people: no work goes through them, and where the disk refuses one, there is none. They are made and
+removed beneath an open folder, so that a link in the place of one of ours leads nowhere. Making and removing a folder
+costs milliseconds, so that of a plan stays until the next plan begins or the engine ends.
 """
 
 import os
@@ -43,6 +43,17 @@ def unlink_job(worktree: Path, plan: str, job: str) -> None:
     with suppress(OSError), _opened(worktree.parent, plan) as folder:
         if os.readlink(name, dir_fd=folder) == f"../../{worktree.name}":
             os.unlink(name, dir_fd=folder)
+
+
+def named_worktree(worktree: Path, plan: str, job: str) -> Path:
+    """A worktree by the name of its job, as a person reads it; as it is, where no link leads there."""
+    name = _name(plan, job)
+    if name is not None:
+        link = worktree.parent / BY_JOB / plan / name
+        with suppress(OSError):
+            if os.readlink(link) == f"../../{worktree.name}":  # noqa: PTH115 (the text of it)
+                return link
+    return worktree
 
 
 def sweep_links(root: Path) -> None:

@@ -2,9 +2,13 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from orchard.core.views.documents import AttemptView, Failure, JobDetails, SubtaskView, TurnView
 from orchard.core.views.sandbox import RefusalView
+from orchard.git.worktree.job_links import named_worktree
 from orchard.model.phases import shown_phase
 from orchard.model.plan import VALIDATION
 from orchard.operations.queries.subtasks import SubtaskDetails
@@ -32,7 +36,9 @@ def job_lines(job: JobDetails, look: Look) -> list[Line]:
     attempts = job.attempts_detail
     lines = [first, *_facts(job)]
     if attempts:
-        lines += attempt_lines(attempts[-1], look, works=_is_other(attempts[-1], job.configuration))
+        last = attempts[-1]
+        shown = replace(last, worktree=None) if last.worktree == job.worktree else last  # it is named above
+        lines += attempt_lines(shown, look, works=_is_other(last, job.configuration))
     if len(attempts) > 1:
         earlier = text.many(len(attempts) - 1, "earlier attempt")
         lines.append([(f"{earlier}: orchard attempts {job.id} --plan {job.plan}", "dim")])
@@ -89,7 +95,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         premium = f", {used.premium_requests:g} premium requests" if used.premium_requests else ""
         yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{premium}{cost}", ""
     yield "healed", ", ".join(f"{shown_phase(one.phase)} by {one.agent}" for one in job.healed), "wait"
-    yield "worktree", job.worktree, ""
+    yield "worktree", job.worktree and named_worktree(Path(job.worktree), job.plan, job.id), ""
     if job.sandbox is not None:
         said, meaning = text.wall(job.sandbox)
         yield "sandbox", said.removeprefix("sandbox "), meaning

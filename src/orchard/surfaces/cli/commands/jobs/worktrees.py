@@ -15,6 +15,7 @@ from orchard.core.run import Run
 from orchard.core.states import ACTIVE
 from orchard.core.views.conflicts import is_open
 from orchard.errors import NeedsPerson, Next, NotFound, UsageError
+from orchard.git.worktree.job_links import named_worktree
 from orchard.model.plan import JobId
 from orchard.surfaces.cli.group import PATHS, WithPaths, verb
 from orchard.surfaces.cli.options import app_of, job_argument, plan_option
@@ -65,6 +66,8 @@ def shell(terminal: Terminal, job: str, plan: str | None) -> None:
         terminal.note(text.warning(said) if running else text.done(said))
     named = {"PLAN": run.id, "JOB": job_id, "WORKTREE": str(folder), "BASE": run.records[job_id].base or ""}
     env = {**os.environ, **{f"ORCHARD_{name}": value for name, value in named.items()}}
+    if not command:
+        env["PWD"] = str(named_worktree(folder, run.id, job_id))  # the shell calls its folder so
     become(command or [os.environ.get("SHELL") or "/bin/sh"], folder, env)
 
 
