@@ -3,10 +3,16 @@
 import json
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from orchard.engine.machine.sandbox import Sandboxes
+from orchard.engine.world import World
+from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job, statuses
 from tests.engine.test_sandbox import home, level, plan
@@ -89,6 +95,23 @@ async def test_what_git_itself_leaves_among_its_notes_stays(orchard: Orchard, le
     assert there("diff", "--cached", "--name-only").split() == ["two.txt"]
     assert there("log", "--format=%s", "refs/worktree/mine").split()[0] == "one"
     assert len(there("reflog").splitlines()) >= 2 and not status["plan"]["warnings"]
+
+
+def test_a_pipe_in_place_of_a_note_does_not_hold_the_next_wall_up(orchard: Orchard) -> None:
+    orchard.repo("worktree", "add", "-q", "--detach", str(orchard.repo.path.parent / "own"))
+    note = orchard.repo.path / ".git/worktrees/own/gitdir"
+    sandboxes = Sandboxes(cast("World", SimpleNamespace(repo=find_repository(orchard.repo.path))))
+    assert sandboxes._checkouts() == [orchard.repo.path.parent / "own"]
+
+    note.unlink()
+    os.mkfifo(note)
+
+    with ThreadPoolExecutor(1) as thread:
+        looking = thread.submit(sandboxes._checkouts)
+        try:
+            assert looking.result(timeout=10) == []
+        finally:
+            os.close(os.open(note, os.O_RDWR))  # whoever waits for it goes on
 
 
 @pytest.mark.parametrize("branch", ["theirs", "none"])

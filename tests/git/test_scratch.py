@@ -1,31 +1,39 @@
-"""Indexes of our own last for one step, also where the process that made them does not."""
+"""Copies of an index, which a job may have replaced by anything."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
-from orchard.git.repository import find_repository
-from orchard.git.scratch import SCRATCH, private_file, sweep
-from orchard.testing import Repo
+import pytest
+
+from orchard.git.scratch import copy_index
 
 
-def test_what_a_killed_process_has_left_is_swept_and_what_a_living_one_uses_stays(repo: Repo) -> None:
-    place = find_repository(repo.path).state / SCRATCH
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    with private_file(find_repository(repo.path)) as index:
-        index.touch()
-        for name in (f"{ended.pid}-ab", f"{ended.pid}-ab.lock", "notes"):
-            (place / name).touch()
-        (place / f"{ended.pid}-folder").mkdir()
+def test_an_index_is_copied_with_its_times(tmp_path: Path) -> None:
+    index, copy = tmp_path / "index", tmp_path / "copy"
+    index.write_bytes(b"DIRC" * 100)
+    os.utime(index, ns=(1_000_000_001, 2_000_000_002))
 
-        sweep(place)
+    assert copy_index(index, copy)
 
-        assert {one.name for one in place.iterdir()} == {index.name, "notes"}
-    assert not index.exists()
+    assert copy.read_bytes() == index.read_bytes() and copy.stat().st_mtime_ns == 2_000_000_002
 
 
-def test_where_nothing_was_ever_put_nothing_is_swept(tmp_path: Path) -> None:
-    sweep(tmp_path / "nowhere")
+@pytest.mark.parametrize("kind", ["missing", "link", "device", "pipe", "folder", "hollow"])
+def test_what_is_no_index_is_not_copied(tmp_path: Path, kind: str) -> None:
+    index, copy = tmp_path / "index", tmp_path / "copy"
+    if kind == "link":
+        (tmp_path / "other").write_bytes(b"secret")
+        index.symlink_to(tmp_path / "other")
+    elif kind == "device":
+        index.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(index)
+    elif kind == "folder":
+        index.mkdir()
+    elif kind == "hollow":
+        with index.open("wb") as file:
+            file.truncate(4 << 30)
 
-    assert list(tmp_path.iterdir()) == []
+    assert not copy_index(index, copy)
+
+    assert not copy.exists()

@@ -1,5 +1,6 @@
 """Files of our own for the time of a step, mostly indexes, and commits that are made from them."""
 
+import errno
 import os
 import secrets
 import shutil
@@ -7,11 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchard.files import is_hollow, open_plain
 from orchard.git.command import Git
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
 
 SCRATCH = "tmp"
 """The folder below a repository's state for files of one step."""
+
+MOST_INDEX = 2 << 30
+"""Bytes of an index; one entry takes about a hundred."""
 
 
 @contextmanager
@@ -26,13 +31,30 @@ def private_file(repo: Repository) -> Iterator[Path]:
         file.with_name(f"{file.name}.lock").unlink(missing_ok=True)
 
 
-def copy_index(index: Path, copy: Path) -> None:
-    """Copy an index with its times.
+def copy_index(index: Path, copy: Path) -> bool:
+    """Copy an index with its times, if there is one.
 
     Git tells an edit of the moment in which it wrote the index only by the time of the index: in a copy that were
-    younger, a file of the same size would pass for unchanged.
+    younger, a file of the same size would pass for unchanged. What stands in its place may be a job's doing: no link is
+    followed, no pipe is waited for, and nothing is copied that no git has written.
     """
-    shutil.copy2(index, copy)
+    try:
+        with open_plain(index) as source:
+            found = os.fstat(source.fileno())
+            if is_hollow(found) or found.st_size > MOST_INDEX:
+                return False
+            with copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
+    except OSError as error:
+        if error.errno in _NO_INDEX:
+            return False
+        raise
+    os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+    return True
+
+
+_NO_INDEX = (0, errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO)
+"""Nothing is there, a link, a folder, or something else that is no file."""
 
 
 def sweep(place: Path) -> None:

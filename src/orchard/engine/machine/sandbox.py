@@ -30,6 +30,7 @@ from orchard.engine.machine.git_settings import GitSettings, git_settings
 from orchard.engine.machine.manifests import manifests_above
 from orchard.engine.machine.own_home import Links, Opened, furnish, links_to
 from orchard.engine.world import World
+from orchard.files import read_plain
 from orchard.git.folders import remove_tree
 from orchard.git.objects import large, quarantine
 from orchard.git.repository import Repository, Worktree
@@ -163,6 +164,7 @@ class Asked(Struct, frozen=True):
 
 
 _SECONDS, _MOST = 5.0, 16
+_PATH_BYTES = 8192
 
 
 def _try_out(wanted: Wanted) -> None:
@@ -321,8 +323,8 @@ class Sandboxes:
         notes = self._world.repo.common_dir / "worktrees"
         for name in os.listdir(notes) if notes.is_dir() else ():  # noqa: PTH208 — the names alone, at each start
             try:
-                place = Path((notes / name / "gitdir").read_text("utf-8", errors="surrogateescape").strip())
-            except OSError:
+                place = Path(os.fsdecode(read_plain(notes / name / "gitdir", _PATH_BYTES)).strip())
+            except OSError:  # a job may have put anything there
                 continue
             if place.is_absolute() and ".." not in place.parts:
                 found.append(place.parent)
@@ -342,10 +344,10 @@ class Sandboxes:
         paths = [place.path for place in self._chains[0]]
         for part in self._world.environment.get("PATH", "").split(os.pathsep):
             top = Path(part).parent
-            if part.startswith("/") and (top / "pyvenv.cfg").is_file() and ".." not in top.parts:
+            if part.startswith("/") and os.path.isfile(top / "pyvenv.cfg") and ".." not in top.parts:  # noqa: PTH113
                 paths.append(top)  # a virtual environment is found by its programs, and needs all of it
         own = [Path(sys.prefix), Path(sys.base_prefix), *(Path(place).parent for place in orchard.__path__)]
-        return tuple(dict.fromkeys(path for path in (*paths, *own) if path.exists()))
+        return tuple(dict.fromkeys(path for path in (*paths, *own) if os.path.exists(path)))  # noqa: PTH110
 
     def _sources(self, level: Level) -> tuple[Path, ...]:
         """What a job reads of repositories of this machine, for its submodules. Behind Landlock git sees that there are

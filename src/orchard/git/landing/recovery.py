@@ -191,8 +191,7 @@ def _publish_late(repo: Repository, claim: Path, intent: Intent, head: str) -> b
     index, merged = intent.git_dir / "index", claim / _MERGED
     known = stand(os.fsencode(index))
     merged.unlink(missing_ok=True)
-    with suppress(FileNotFoundError):
-        copy_index(index, merged)
+    copy_index(index, merged)
     git = Git(repo.common_dir, intent.git_dir, cwd=intent.top, work_tree=intent.top, index=merged)
     if git("read-tree", "-i", "-m", intent.old, intent.new, ok=range(256), timeout=_TIMEOUT).status != 0:
         return False

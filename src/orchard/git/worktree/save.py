@@ -351,12 +351,10 @@ def _open_index(repo: Repository, worktree: Worktree, index: Path, request: _Req
     """A private copy of the worktree's index, or a new one where that is missing or damaged."""
     if not request.fresh:
         git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
-        try:
-            copy_index(git.git_dir / "index", index)
-        except FileNotFoundError:
-            git("read-tree", "HEAD")
-            return git, False
-        return git, True
+        if copy_index(git.git_dir / "index", index):
+            return git, True
+        git("read-tree", "HEAD")
+        return git, False
     git = _folder_git(repo, worktree.path, index)
     git("read-tree", _head(repo, worktree) or request.base or "--empty")
     return git, False
@@ -473,7 +471,8 @@ def still_holds(git: Git, path: Path, before: Witness, index: Path, *, untouched
     if not (git.git_dir / "index").exists():
         return True  # git never knew this folder, or its notes were damaged: it cannot be asked
     if not untouched:
-        copy_index(git.git_dir / "index", index)
+        if not copy_index(git.git_dir / "index", index):
+            return False
         git = git.with_index(index)
     return look(git, path, untouched=untouched) == before.contents and stamps(path, before.contents) == before.stamps
 

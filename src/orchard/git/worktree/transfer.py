@@ -93,9 +93,7 @@ def tree_now(repo: Repository, worktree: Worktree) -> str:
     """The tree of what a worktree of ours holds now; its files and its index are not touched, and no ref is made."""
     with private_file(repo) as index:
         git = repo.worktree_git(worktree.name, worktree.path).with_index(index)
-        try:
-            copy_index(git.git_dir / "index", index)
-        except FileNotFoundError:
+        if not copy_index(git.git_dir / "index", index):
             git("read-tree", "HEAD")
         stage(git, worktree.path, look(git, worktree.path))
         return git("write-tree").text
@@ -106,9 +104,7 @@ def picture_of(repo: Repository, checkout: Checkout, ref: str, message: str) -> 
     with private_file(repo) as index:
         git = repo.checkout_git(checkout).with_index(index)
         head = git("rev-parse", "-q", "--verify", "HEAD^{commit}").text
-        try:
-            copy_index(checkout.git_dir / "index", index)
-        except FileNotFoundError:
+        if not copy_index(checkout.git_dir / "index", index):
             git("read-tree", "HEAD")
         git("add", "-A", timeout=ADD_TIMEOUT)
         commit = commit_index(git, [head], message)
