@@ -187,7 +187,8 @@ def cause_lines(event: events.JobFailed) -> list[Line]:
     """Why a job failed, and the last lines that it printed."""
     tail = safe_lines(event.tail, 500)[-TAIL_LINES:] if event.tail.strip() else []
     message: Line = [("         it had failed: ", "bad"), (safe(event.message, 2000), "")]
-    return [message, *([("         | ", "dim"), (row, "")] for row in tail)]
+    printed: list[Line] = [[("         | ", "dim"), (row, "")] for row in tail]
+    return [message, *printed]
 
 
 def _canceled(run: Run, event: events.JobCanceled) -> list[Line]:
