@@ -55,6 +55,7 @@ const LINE: Line = { ask, follow, now: () => Date.now(), later: (milliseconds, t
 const PLANS = 50;
 const STREAMS = 2; // of the six connections that a browser opens to one host, for all of its tabs
 const GATHER = 120;
+const LARGE = 300;
 const SLOW_GATHER = 1000;
 const LOOK = 5000;
 const FIRST_WAIT = 500;
@@ -398,7 +399,9 @@ export class Feed {
   private gather(): void {
     if (this.gathering || this.changed.size === 0) return;
     this.gathering = true;
-    this.store.line.later(GATHER, () => void this.ask());
+    // To draw a large plan takes long: it is done less often, so that the page has time for the person before it.
+    const large = [...this.store.state.open].some(([name, plan]) => name.startsWith(`${this.repo}\n`) && plan.order.length > LARGE);
+    this.store.line.later(large ? 3 * GATHER : GATHER, () => void this.ask());
   }
 
   private async ask(): Promise<void> {

@@ -38,29 +38,43 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
   const shape = jobs.map((job) => `${job.id}<${job.needs.join(",")}|${job.group ?? ""}`).join("\n");
   const drawing = useMemo(() => draw(jobs, folded, direction), [shape, folded, direction]);
   const path = useMemo(() => (critical ? criticalPath(jobs) : new Set<string>()), [critical, jobs]);
-  const toggle = (group: string) => {
-    const next = new Set(folded);
-    if (!next.delete(group)) next.add(group);
-    setFolded(next);
-  };
+  const toggle = (group: string) =>
+    setFolded((now) => {
+      const next = new Set(now);
+      if (!next.delete(group)) next.add(group);
+      return next;
+    });
   const moved = useRef(false);
   const vertical = direction === "TB";
+  const tallies = useMemo(() => tallied(jobs), [jobs]);
+  const kept = useRef({ nodes: new Map<string, Node<Data>>(), edges: new Map<string, Edge>() });
+  const before = kept.current;
   const nodes = drawing.nodes.map((one): Node<Data> => {
+    const now = node(one);
+    const then = before.nodes.get(one.id);
+    return then && sameNode(then, now) ? then : now;
+  });
+  function node(one: (typeof drawing.nodes)[number]): Node<Data> {
     const base = { id: one.id, position: { x: one.x, y: one.y }, width: one.width, height: one.height, draggable: false, selectable: false, focusable: false };
     const name = one.id.slice(one.id.indexOf(":") + 1);
     if (one.kind === "job") return { ...base, type: "job", data: jobData(repo, plan, name, now, vertical), ...(path.has(name) ? { className: "critical" } : {}) };
     const status: JobStatus = plan.plan.groups?.[name] ?? "pending";
-    const inside = jobs.filter((job) => pathsOf(job.group).includes(name));
-    const done = inside.filter((job) => job.status === "succeeded").length;
-    const data: Data = { tone: statusTone(status), status, label: visibleName(name.split("/").at(-1) ?? name), sub: `${done} of ${count(inside.length, "job")}`, vertical, toggle: () => toggle(name), folded: one.kind === "folded" };
+    const { all, done } = tallies.get(name) ?? { all: 0, done: 0 };
+    const data: Data = { tone: statusTone(status), status, label: visibleName(name.split("/").at(-1) ?? name), sub: `${done} of ${count(all, "job")}`, vertical, toggle: () => toggle(name), folded: one.kind === "folded" };
     return { ...base, type: one.kind === "folded" ? "folded" : "box", data, zIndex: one.kind === "box" ? -1 : 0 };
-  });
+  }
   const tones = new Map(nodes.map((node) => [node.id, node.data.tone]));
   const edges = drawing.edges.map((edge): Edge => {
     const [from, to] = [tones.get(edge.from), tones.get(edge.to)];
     const style = from === "bad" ? "e-bad" : to === "run" ? "e-run" : from === "ok" ? "e-ok" : "";
     const onPath = path.has(edge.from.slice(4)) && path.has(edge.to.slice(4));
-    return { id: edge.id, source: edge.from, target: edge.to, className: `${style} ${onPath ? "e-critical" : ""}`, animated: to === "run", focusable: false, selectable: false };
+    const className = `${style} ${onPath ? "e-critical" : ""}`;
+    const then = before.edges.get(edge.id);
+    if (then?.className === className && then.animated === (to === "run") && then.source === edge.from && then.target === edge.to) return then;
+    return { id: edge.id, source: edge.from, target: edge.to, className, animated: to === "run", focusable: false, selectable: false };
+  });
+  useEffect(() => {
+    kept.current = { nodes: new Map(nodes.map((one) => [one.id, one])), edges: new Map(edges.map((one) => [one.id, one])) };
   });
   return (
     <div className="card graph">
@@ -85,6 +99,24 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
       </ReactFlow>
     </div>
   );
+}
+
+/** Whether nothing is drawn anew for a node: what is the same stays the same object, for most of a large graph does. */
+function sameNode(one: Node<Data>, other: Node<Data>): boolean {
+  const [data, now] = [one.data, other.data];
+  if (one.position.x !== other.position.x || one.position.y !== other.position.y || one.width !== other.width || one.height !== other.height || one.type !== other.type || one.className !== other.className) return false;
+  return (["tone", "status", "label", "sub", "address", "vertical", "folded"] as const).every((name) => data[name] === now[name]);
+}
+
+/** How many jobs are in each group and those below it, and how many of them are done. */
+function tallied(jobs: readonly JobView[]): ReadonlyMap<string, { all: number; done: number }> {
+  const found = new Map<string, { all: number; done: number }>();
+  for (const job of jobs)
+    for (const group of pathsOf(job.group)) {
+      const one = found.get(group) ?? { all: 0, done: 0 };
+      found.set(group, { all: one.all + 1, done: one.done + Number(job.status === "succeeded") });
+    }
+  return found;
 }
 
 /** The whole graph is seen in a window of another size too, unless a person has moved it. */
