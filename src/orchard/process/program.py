@@ -33,6 +33,7 @@ from orchard.process.families.family import end_family, look
 from orchard.process.families.identity import Identity, boot_id, identify
 from orchard.process.families.marks import marked
 from orchard.process.families.orphans import leading
+from orchard.process.families.stillness import moving
 from orchard.process.families.table import TOKEN_VARIABLE
 from orchard.process.pipes import Converse, Pipes, Talk, open_pipes
 from orchard.process.sandbox.policy import SandboxError
@@ -113,10 +114,11 @@ async def run_program(
     takes at most the grace plus 5 s; a second cancellation, or `hurry` being set, skips the grace.
     `converse` talks with a program that was launched with pipes, until one of the two has nothing more to say.
     """
+    await moving(launch.token)
     child = _spawn(launch)
     if isinstance(child, Ended):
         return child
-    with leading(child.identity.pid):
+    with leading(child.identity.pid, launch.token):
         if converse is None:
             return await _run(child, on_start, hurry)
         talk = Talk(await _opened(child, hurry), converse)

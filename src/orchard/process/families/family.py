@@ -29,6 +29,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from orchard.process.families.brakes import is_held
 from orchard.process.families.exits import exit_notice, send, wait_exit
 from orchard.process.families.identity import START_TOLERANCE, Identity, boot_id, identity_of, is_same
 from orchard.process.families.marks import carries, read_mark
@@ -248,6 +249,9 @@ def ladder(
             asked = [stat for stat in newcomers if stat.name not in WALLS]
             if asked and len(asked) < len(newcomers):
                 immune |= _signal(asked, signal.SIGTERM, None)
+                for wall in newcomers:
+                    if wall.stopped:  # by an engine that died meanwhile: it would not see what is behind it end
+                        _go_on(identity_of(wall))
             else:
                 immune |= _signal(newcomers, signal.SIGTERM, leader if not told else None)
             told.update(who)
@@ -333,8 +337,14 @@ def _signal(found: list[Stat], number: signal.Signals, leader: Identity | None) 
         if stat.pid not in grouped and not send(identity, number):
             immune.add(identity)
         if stat.stopped and number is not signal.SIGKILL:
-            send(identity, signal.SIGCONT)
+            _go_on(identity)
     return immune
+
+
+def _go_on(identity: Identity) -> None:
+    """Let a stopped process hear its signals; one that is held still hears them when it is let go."""
+    if not is_held(identity):
+        send(identity, signal.SIGCONT)
 
 
 def _is_own_child(leader: Identity) -> bool:

@@ -25,18 +25,27 @@ WALLS = (b"bwrap", b"nsenter")
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-_leaders: set[int] = set()
+_leaders: dict[int, str] = {}
 _subreaper = False
 
 
 @contextlib.contextmanager
-def leading(pid: int) -> Iterator[None]:
-    """Inside the `with` this child of ours leads a family, and is not waited for."""
-    _leaders.add(pid)
+def leading(pid: int, token: str = "") -> Iterator[None]:
+    """Inside the `with` this child of ours leads the family of a token, and is not waited for."""
+    _leaders[pid] = token
     try:
         yield
     finally:
-        _leaders.discard(pid)
+        _leaders.pop(pid, None)
+
+
+def leaders() -> dict[int, str]:
+    """Who leads a family now, and the token of that."""
+    return _leaders.copy()
+
+
+def is_subreaper() -> bool:
+    return _subreaper
 
 
 def become_subreaper() -> bool:
@@ -92,6 +101,16 @@ def adopted(known: Iterable[int]) -> list[Identity]:
             if not stat.dead:
                 living.append(identity_of(stat))
     return living
+
+
+def strangers(known: Iterable[int]) -> list[Stat]:
+    """Orphans that came to us, living and dead, while families are at work; none is buried, as `adopted` does it.
+
+    One of them may be a leader that was started a moment ago. `known` is as there.
+    """
+    ours, me, expected = os.getsid(0), os.getpid(), {*known, *_leaders.copy()}
+    found = _own_children()
+    return [stat for stat in found if stat.parent == me and stat.session != ours and stat.pid not in expected]
 
 
 def left_alone(leader: Identity | None) -> bool:

@@ -169,6 +169,19 @@ def read_stat(pid: int) -> Stat | None:
     return _stat(pid, 0.0) if LINUX else portable_stat(pid)
 
 
+def thread_states(pid: int) -> str:
+    """A letter for what each thread of a process does now; the process itself shows only that of its first thread."""
+    if not LINUX:
+        stat = portable_stat(pid)
+        return stat.state if stat is not None else ""
+    try:
+        names = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 (hot)
+    except OSError:
+        return ""
+    texts = (_read(f"/proc/{pid}/task/{name}/stat", 4096) for name in names)
+    return "".join(chr(text[text.rfind(b")") + 2]) for text in texts if text)
+
+
 def _stat(pid: int, since: float) -> Stat | None:
     text = _read(f"/proc/{pid}/stat", 4096)
     # The name in the second field is free text, parentheses and newlines included: count from its end.

@@ -1,0 +1,200 @@
+"""Holding a family still: while a `Hold` is on, no process of it runs, so that none can change a folder under us.
+
+Git follows the names of a folder one after the other. Whoever runs in that folder can put a link where git has looked
+a moment ago, or other settings where git reads them next, and behind a wall that is the way out: our git stands
+outside. So before we work in a folder in which programs are at work, all of them are stopped (SIGSTOP), and it is
+proved that they are: two looks in a row find nobody who moves, nobody new who has died, and no number that was gone
+before it could be looked at. A thread that has not come to rest yet counts as one who moves. Where that cannot be
+proved in time, nothing is done.
+
+Who belongs to it: below the engine all that hangs below the leaders of the family, and every orphan that came to us,
+whosever it was (see `orphans`); elsewhere what `family.look` finds. Walls are stopped with what is behind them: then
+nobody buries the dead in there, and none of those who fork and leave passes unseen.
+
+While a hold is on, no program of the family is started (`moving`), and the ladder that ends a family lets nobody run
+(`brakes`). Those who stood still before stay so afterwards.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from orchard.errors import OrchardError
+from orchard.process.families import brakes
+from orchard.process.families.family import look
+from orchard.process.families.identity import Identity, identity_of
+from orchard.process.families.marks import unmarked
+from orchard.process.families.orphans import QUIET_LOOKS, is_subreaper, leaders, strangers
+from orchard.process.families.table import Stat, all_pids, ancestors, read_stat, thread_states
+
+LONGEST = 5.0
+"""Seconds until we give up on those who do not stand still."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.0005, 0.02
+_STUCK = 0.03
+"""Seconds that one may wait for its child (`vfork` does, and cannot be stopped) before the child may go on a little."""
+_WAITS = "D"
+_STILL = frozenset("TtZXx")
+
+
+class NotStill(OrchardError):
+    """The programs of a job could not be held still, so nothing was done in its folder."""
+
+
+class Foreign(Struct, frozen=True):
+    """A family that is not below this process, as the journal knows it."""
+
+    leader: Identity | None = None
+    log: Path | None = None
+
+
+class _Seen(Struct, frozen=True):
+    living: tuple[Stat, ...]
+    restless: bool
+    """Whether somebody may have been missed."""
+
+
+_holds: list["Hold"] = []
+
+
+class Hold:
+    """From `stop` to `release` the family of a token, of parts of it (`TOKEN~x`) and of those below it (`TOKEN:x`).
+
+    From the moment that it is made no program of the family is started; it is made where programs are started, on the
+    event loop. `known` are children of ours that are no orphans.
+    """
+
+    def __init__(self, token: str, known: Collection[int] = (), foreign: Foreign | None = None) -> None:
+        self.token, self._known, self._foreign = token, known, foreign
+        self.over = threading.Event()
+        self._mine: dict[Identity, None] = {}
+        self._numbers: set[int] = set()
+        self._dead: set[int] = set()
+        _holds.append(self)
+
+    def covers(self, token: str) -> bool:
+        return token == self.token or token.startswith((f"{self.token}~", f"{self.token}:"))
+
+    @property
+    def needed(self) -> bool:
+        """Whether anybody may be running; if not, there is nobody to stop, and looking at every process is spared."""
+        if self._foreign is not None or any(map(self.covers, leaders().values())):
+            return True
+        return is_subreaper() and any(not stat.dead for stat in strangers(self._known))
+
+    def stop(self, longest: float = LONGEST) -> None:
+        """Stop all of them and prove it; NotStill, with all of them going on, where that fails. It is for a thread."""
+        if not self.needed:
+            return
+        began = stuck_since = time.monotonic()
+        quiet, wait = 0, _FIRST_WAIT
+        while quiet < QUIET_LOOKS:
+            # Not while a program of another family is started: it is no leader yet, and we would wait for each other.
+            with unmarked():
+                seen = self._look()
+                moving = {stat.pid: states for stat in seen.living if (states := self._moves(stat))}
+                for stat in seen.living:
+                    if not self._stop(stat, stopped=stat.pid not in moving):
+                        del moving[stat.pid]
+            quiet = 0 if moving or seen.restless else quiet + 1
+            now = time.monotonic()
+            if now - began > longest:
+                self.release()
+                raise NotStill(
+                    f"The programs of the job did not stand still within {longest:g} s, so the engine did nothing "
+                    "in their folder.",
+                    hint="Something there starts processes without end, or waits for a disk. Try again, or cancel it.",
+                )
+            if not any(_WAITS in states for states in moving.values()):
+                stuck_since = now
+            elif now - stuck_since > _STUCK:
+                self._nudge(seen.living, moving)
+                stuck_since = now
+            if quiet == 0:
+                time.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
+
+    def check(self) -> None:
+        """NotStill where somebody else has let one of them go on meanwhile: what was seen of the folder is void."""
+        for identity in self._mine:
+            stat = read_stat(identity.pid)
+            if stat is not None and identity_of(stat) == identity and self._moves(stat):
+                raise NotStill("Another process let the programs of the job go on while they were held still.")
+
+    def release(self) -> None:
+        """Let those go on that we stopped; also after a failure, and as often as one likes."""
+        brakes.release(self._mine, self)
+        self._mine.clear()
+        if not self.over.is_set():
+            _holds.remove(self)
+            self.over.set()
+
+    def _stop(self, stat: Stat, *, stopped: bool) -> bool:
+        identity = identity_of(stat)
+        allowed = brakes.stop(identity, stopped, self)
+        if brakes.is_held(identity):
+            self._mine[identity] = None
+        return allowed
+
+    def _moves(self, stat: Stat) -> str:
+        """The states of its threads, if one of them is not at rest."""
+        states = thread_states(stat.pid)
+        return "" if _STILL.issuperset(states) else states
+
+    def _nudge(self, living: tuple[Stat, ...], moving: dict[int, str]) -> None:
+        for stat in living:
+            if _WAITS in moving.get(stat.parent, ""):
+                brakes.nudge(identity_of(stat))
+
+    def _look(self) -> _Seen:
+        if self._foreign is not None or not is_subreaper():
+            foreign, ours = self._foreign or Foreign(), os.getsid(0)
+            looked = look(self.token, foreign.leader, foreign.log, tuple(self._mine))
+            found = tuple(stat for stat in looked.living if self._foreign is not None or stat.session != ours)
+            return _Seen(found, looked.unsure or self._is_new({stat.pid for stat in looked.orphans}))
+        before, self._numbers = self._numbers, set()
+        table: dict[int, Stat] = {}
+        vanished = False
+        # The youngest first: they are the ones who may be gone in a moment.
+        for pid in reversed(list(all_pids())):
+            self._numbers.add(pid)
+            stat = read_stat(pid)
+            if stat is not None:
+                table[pid] = stat
+            elif pid not in before:
+                vanished = True
+        orphans = strangers(self._known)
+        table |= {stat.pid: stat for stat in orphans}
+        led = {pid for pid, token in leaders().items() if self.covers(token)}
+        below = list(_below(led | {stat.pid for stat in orphans}, table))
+        living = tuple(stat for stat in below if not stat.dead)
+        return _Seen(living, self._is_new({stat.pid for stat in below if stat.dead}) or vanished)
+
+    def _is_new(self, dead: set[int]) -> bool:
+        new, self._dead = dead - self._dead, dead
+        return bool(new)
+
+
+def _below(roots: set[int], table: dict[int, Stat]) -> Iterator[Stat]:
+    """The roots and all that hangs below them; never us, and none of those above us."""
+    children: dict[int, list[int]] = {}
+    for stat in table.values():
+        children.setdefault(stat.parent, []).append(stat.pid)
+    visited, unvisited = {0, 1, os.getpid(), *ancestors()}, list(roots)
+    while unvisited:
+        pid = unvisited.pop()
+        if pid not in visited:
+            visited.add(pid)
+            unvisited += children.get(pid, ())
+            if pid in table:
+                yield table[pid]
+
+
+async def moving(token: str) -> None:
+    """Wait until no hold covers a token: then a program may be started with it, before anything else is awaited."""
+    while hold := next((one for one in _holds if one.covers(token)), None):
+        await asyncio.to_thread(hold.over.wait)
