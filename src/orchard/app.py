@@ -7,20 +7,26 @@ that already works on this repository.
 Every command imports this module, so what only some of them need is imported where it is used.
 """
 
+import asyncio
 import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from orchard.config.load import Settings, load_settings
 from orchard.config.user_dirs import UserDirs, user_dirs
+from orchard.core.run import Run
 from orchard.engine.server.address import read_address
+from orchard.engine.server.server import EngineGone
 from orchard.engine.server.session import Answering, Companion, Place, Session, Speaking
 from orchard.errors import OrchardError, Say, hint_from
-from orchard.git.repository import Repository, find_repository
+from orchard.git.repository import Repository, Worktree, find_repository
+from orchard.model.events.plans import Json
+from orchard.model.plan import JobId
 from orchard.model.sandbox import Level
 from orchard.operations.library import Library
 from orchard.operations.operation import Operation
@@ -49,6 +55,37 @@ class App(Library):
         from orchard.operations.table import OPERATIONS  # who only looks needs none
 
         return OPERATIONS[name]
+
+    def _held_in(self, run: Run, job: JobId, worktree: Worktree, subtask: str | None = None) -> str:
+        """Who works there could lead our git astray meanwhile, so all of them are held still: by their engine."""
+        if self.engine_alive():
+            try:
+                return str(self._asked_now("see_folder", plan=run.id, job=job, subtask=subtask)["tree"])
+            except EngineGone:
+                if self.engine_alive():
+                    raise  # in another container, where nothing of ours reaches its programs
+        from orchard.git.worktree.transfer import tree_now
+        from orchard.process.families.stillness import Foreign, Hold
+
+        # What an engine that died has left running is found by what it carries.
+        hold = Hold(f"{run.id}:{job}", foreign=Foreign())
+        try:
+            hold.stop()
+            tree = tree_now(self.repo, worktree)
+            hold.check()
+            return tree
+        finally:
+            hold.release()
+
+    def _asked_now(self, operation: str, **args: object) -> Json:
+        """Ask the engine from code that waits for it; a thread has its own loop, whatever this one is busy with."""
+
+        async def ask() -> Json:
+            async with self.listen() as session:
+                return await session.request(operation, **args)
+
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, ask()).result()
 
     def others(self) -> Iterator["App"]:
         from orchard.store.repositories import known_repositories

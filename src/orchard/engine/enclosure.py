@@ -43,6 +43,7 @@ from orchard.git.worktree.notes import Mended, put_in_order, remember
 from orchard.model.events.plans import SandboxRefused, SandboxSet
 from orchard.model.names import JobId
 from orchard.model.phases import Phase
+from orchard.process.families.stillness import Hold
 from orchard.process.launcher import Launcher
 from orchard.process.proxy.allowed import Allowed, Reach
 from orchard.process.proxy.refusals import Refusal
@@ -171,8 +172,35 @@ class Enclosure:
             return [replace(told, program=failure.program, how=how)]
         return [replace(SandboxRefused(*where, "network", address, "no-proxy"), program=failure.program)]
 
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """Inside the `with` no program of the job runs: none can change a folder under our git, which no wall holds.
+
+        Where none is running it costs nothing. NotStill: they could not be held, or did not stay so.
+        """
+        hold = Hold(f"{self._run.id}:{self._job}", self._engine.known_children)
+        try:
+            if hold.needed:
+                await self._engine.world.in_thread(hold.stop)
+            yield
+            hold.check()
+        finally:
+            hold.release()
+
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[None]:
+        """The same, with all that its programs' git wrote brought in."""
+        async with self.still():
+            await self._bring_in()
+            yield
+
     async def bring_in(self) -> None:
         """Bring the objects that its programs' own git wrote into the repository, large files first."""
+        if not is_empty(self.folders.objects) or not large.is_empty(self.folders.large):
+            async with self.still():
+                await self._bring_in()
+
+    async def _bring_in(self) -> None:
         world = self._engine.world
         if not large.is_empty(self.folders.large) and (kept := large.store(world.repo)) is not None:
             most = world.config.sandbox.disk
@@ -223,8 +251,9 @@ class Enclosure:
         """The launcher with a door, and where the routes behind that are; None where there is no network."""
         attempt, phase, subtask = where
         world, worktree = self._engine.world, self._worktree
-        notes = remember(world.repo, worktree) if worktree is not None else None
-        make_placeholders(wall.policy)
+        async with self.still():
+            notes = remember(world.repo, worktree) if worktree is not None else None
+            make_placeholders(wall.policy)
 
         def tell(refusal: Refusal) -> None:
             name = f"{refusal.host}:{refusal.port}"
@@ -240,11 +269,11 @@ class Enclosure:
             async with self._engine.network.door(wall, allowed or self.allowed(), tell, routes) as (opened, door):
                 yield launcher.behind(opened), None if door is None else door.base_url
         finally:
-            # None of its programs is left. People's git reads what HEAD, index and logs of every worktree name.
-            await self.bring_in()
-            if notes is not None:
-                self._tell_mended(await world.in_thread(put_in_order, world.repo, notes))
-            remove_placeholders(wall.policy)
+            # The program is over, others may go on. People's git reads what HEAD, index and logs of a worktree name.
+            async with self.settled():
+                if notes is not None:
+                    self._tell_mended(await world.in_thread(put_in_order, world.repo, notes))
+                remove_placeholders(wall.policy)
 
     def _tell_mended(self, mended: Mended) -> None:
         what = "git's notes on the worktree, which programs had left broken"

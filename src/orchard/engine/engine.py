@@ -128,7 +128,7 @@ class Engine:
         self._pools: dict[str, Pool] = {}
         self.subtask_slots = SubtaskSlots(self._leases, world.config.max_parallel, self.spawn, self.wake)
         self._sweeping: asyncio.TimerHandle | None = None
-        self._known_children = children()
+        self.known_children = children()
         self.giving_back: set[tuple[PlanId, str]] = set()
         """Folders that are being saved and returned right now."""
         self._beside: set[asyncio.Task[None]] = set()
@@ -344,7 +344,7 @@ class Engine:
         """With no attempt under way, an orphan that came to us belongs to one that is over."""
         self._sweeping = None
         if not self.live:
-            end_adopted(self._known_children)
+            end_adopted(self.known_children)
 
     # ---------------------------------------------------------------------------------- stopping
 
@@ -437,7 +437,7 @@ class Engine:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        end_adopted(self._known_children)
+        end_adopted(self.known_children)
         self._ports.close()
         for pool in self._pools.values():
             await pool.close()

@@ -191,10 +191,8 @@ class Workspace:
         """Hears of a program that was started there, so that whoever comes after us can end it."""
 
         async def note(who: Identity) -> None:
-            started = events.ProgramStarted(
-                self._job, self._attempt, phase, who.pid, who.started, who.boot, self._subtask
-            )
-            self._record(started)
+            about = (self._job, self._attempt, phase)
+            self._record(events.ProgramStarted(*about, who.pid, who.started, who.boot, self._subtask))
 
         return note
 
@@ -238,32 +236,33 @@ class Workspace:
             await in_thread(end_family_now, token, None, log)
 
     async def changes(self) -> Changes:
-        await self.enclosure.bring_in()
-        return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
+        async with self.enclosure.settled():
+            return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:
-        await self.enclosure.bring_in()
         repo, worktree = self._world.repo, self._open
         git = repo.worktree_git(worktree.name, worktree.path)
         inside = partial(fingerprints, repo.filters_at_home, worktree.path, modules_of(repo, worktree))
-        return await self._world.in_thread(fingerprint, git, worktree.path, droppings, inside)
+        async with self.enclosure.settled():
+            return await self._world.in_thread(fingerprint, git, worktree.path, droppings, inside)
 
     async def diff(self, base: str, most: int) -> str:
         """What differs there from a commit, as people read it, up to so many bytes."""
-        await self.enclosure.bring_in()
-        return await self._world.in_thread(worktree_diff, self._world.repo, self._open, base, most)
+        async with self.enclosure.settled():
+            return await self._world.in_thread(worktree_diff, self._world.repo, self._open, base, most)
 
     async def write_changes(self, old: str, new: str) -> None:
         """Write what differs between what the worktree holds, `old`, and a tree."""
         git = self._world.repo.worktree_git(self._open.name, self._open.path)
-        await self._world.in_thread(write_changes, self._world.integration.live, git, old, new)
+        async with self.enclosure.still():
+            await self._world.in_thread(write_changes, self._world.integration.live, git, old, new)
 
     async def collect(self, info: CommitInfo, base: str, *, stays: bool = True) -> Committed | Refused:
         """Turn what was left there since `base` into a commit; `stays`: somebody goes on in the worktree."""
-        await self.enclosure.bring_in()
-        failpoint("commit.before")
-        result = await self._world.in_thread(self._commit, info, base, stays)
-        failpoint("commit.after")
+        async with self.enclosure.settled():
+            failpoint("commit.before")
+            result = await self._world.in_thread(self._commit, info, base, stays)
+            failpoint("commit.after")
         return result
 
     def _commit(self, info: CommitInfo, base: str, stays: bool) -> Committed | Refused:
@@ -292,13 +291,13 @@ class Workspace:
         held = self.held
         if held is None:
             return None
-        await self.enclosure.bring_in()
         trees, live = self._pool.worktrees, self._world.integration.live
         made_from, left = trees.made_from(held.worktree), trees.left_by(held.worktree) if to_pool else None
         known = partial(ensure_saved, live=live, made_from=made_from, held_by=held.ref, left=left)
-        failpoint("wip.before-save")
-        saved = await self._world.in_thread(known, *self._to_save(held.worktree, why), held.result or held.base)
-        failpoint("wip.after-save")
+        async with self.enclosure.settled():
+            failpoint("wip.before-save")
+            saved = await self._world.in_thread(known, *self._to_save(held.worktree, why), held.result or held.base)
+            failpoint("wip.after-save")
         self._record_saved(saved, why)
         return saved
 
@@ -312,8 +311,8 @@ class Workspace:
 
     async def picture(self, base: str, why: str) -> str:
         """A commit that holds what the worktree holds now, untouched; what is more than `base` has is held by a ref."""
-        await self.enclosure.bring_in()
-        saved = await self._world.in_thread(ensure_saved, *self._to_save(self._open, why), base)
+        async with self.enclosure.settled():
+            saved = await self._world.in_thread(ensure_saved, *self._to_save(self._open, why), base)
         if self._record_saved(saved, why):
             await self._engine.durable()
         return saved.commit or saved.head or base

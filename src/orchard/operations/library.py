@@ -343,16 +343,16 @@ class Library(ABC):
             if subtask is not None:
                 one = record.subtasks[subtask]
                 if one.at_rest and one.worktree is not None and one.path is not None:
-                    return one.base, self._held_in(Worktree(one.worktree, Path(one.path)))
+                    return one.base, self._held_in(run, job_id, Worktree(one.worktree, Path(one.path)), subtask)
                 if not one.over:
                     raise NotFound(f"Subtask '{subtask}' has no result yet; it is {one.status}.")
                 return one.base, one.commit or one.base
             if record.hold is not None and record.hold.kind == "worker" and (taken := record.worktree) is not None:
-                return taken.base, self._held_in(Worktree(taken.worktree, Path(taken.path)))
+                return taken.base, self._held_in(run, job_id, Worktree(taken.worktree, Path(taken.path)))
             if job_id != VALIDATION:
                 made = record.work_commit is not None and record.work_commit.attempt == record.number
                 if record.state in ACTIVE and not made and (taken := record.worktree) is not None:
-                    return taken.base, self._held_in(Worktree(taken.worktree, Path(taken.path)))
+                    return taken.base, self._held_in(run, job_id, Worktree(taken.worktree, Path(taken.path)))
                 commit = record.work_commit.commit if record.work_commit else record.commit
                 if commit is None or record.base is None:
                     raise NotFound(f"Job '{job_id}' has no result yet; it is {record.status}.")
@@ -363,10 +363,9 @@ class Library(ABC):
             raise NotFound(f"Plan '{run.id}' has no result yet; it is {run.status}.")
         return run.snapshot.start, run.snapshot.tip
 
-    def _held_in(self, worktree: Worktree) -> str:
-        from orchard.git.worktree.transfer import tree_now
-
-        return tree_now(self.repo, worktree)
+    @abstractmethod
+    def _held_in(self, run: Run, job: JobId, worktree: Worktree, subtask: str | None = None) -> str:
+        """The tree of what lies in a worktree in which programs may be at work."""
 
     def saved_work(self, plan: str | None = None) -> list[SavedWorkView]:
         from orchard.git.worktree.save import saved_work

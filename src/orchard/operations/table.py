@@ -66,6 +66,7 @@ _ALL: tuple[Operation, ...] = (
     *subtasks.OPERATIONS,
     *subtask_commands.OPERATIONS,
     system.ping,
+    system.see_folder,
 )
 
 OPERATIONS: Mapping[str, Operation] = {operation.name: operation for operation in _ALL}
