@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orchard.model import limits
-from orchard.planfile.fields import MODELS, OTHER_NAMES, WorkFields, camel
+from orchard.planfile.fields import MODELS, WorkFields
+from orchard.planfile.forms import OTHER_NAMES, camel
 from orchard.planfile.parse import schema
 from orchard.planfile.rules import DEEPEST_GROUP
 

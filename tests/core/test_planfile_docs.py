@@ -14,6 +14,7 @@ from msgspec.structs import fields
 from orchard.model import plan
 from orchard.model.phases import Phase
 from orchard.planfile import fields as planmodel
+from orchard.planfile.forms import HIDDEN
 from orchard.planfile.parse import parse, schema
 from orchard.planfile.values import PhaseName
 
@@ -50,7 +51,7 @@ def test_the_schema_is_json_and_describes_every_field() -> None:
         for name, field in shape["properties"].items():
             assert field.get("description") or "$ref" in field, name
             assert "title" not in field
-    assert not any(hidden in json.dumps(made) for hidden in planmodel.HIDDEN)
+    assert not any(hidden in json.dumps(made) for hidden in HIDDEN)
 
 
 PAIRS: list[tuple[type[planmodel.Fields], type[Any]]] = [
@@ -67,7 +68,7 @@ PAIRS: list[tuple[type[planmodel.Fields], type[Any]]] = [
 @pytest.mark.parametrize(("model", "value"), PAIRS)
 def test_every_field_that_can_be_written_can_be_meant(model: type[planmodel.Fields], value: type[Any]) -> None:
     # What an agent may use is written in three fields, and is one value.
-    written = set(model.model_fields) - {"groups", "type", *planmodel.HIDDEN, "deny_tools", "ask_tools"}
+    written = set(model.model_fields) - {"groups", "type", *HIDDEN, "deny_tools", "ask_tools"}
     written -= {"agent"} if value is plan.Job else set()  # means its work
 
     assert written == {spec.name for spec in fields(value)}

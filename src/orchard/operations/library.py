@@ -382,7 +382,7 @@ class Library(ABC):
         self, path: Path | None, data: bytes | None = None, params: Mapping[str, str] = MappingProxyType({})
     ) -> Plan:
         """A plan from a file or from its text, with values for its parameters."""
-        # The parser brings pydantic and a YAML reader, which no other command needs.
+        # The parser brings a YAML reader, which no other command needs.
         from orchard.planfile.parse import parse
 
         if path is None:

@@ -4,10 +4,8 @@ These models say what may be written; `core.plan` holds what is meant. A field t
 is never read from here (`model_fields_set` tells), so that defaults live in `core.plan` alone; a
 `None` below only means "may be left out", and writing an empty value is a mistake that is reported.
 
-Where a field takes several forms (a work is text or one of three objects), the form is chosen by a
-function before anything is checked, so that a problem is told about the form that was meant. The
-names of these forms begin with NUL: pydantic puts them into the path of a problem, and no key of a
-document can be mistaken for them.
+What these models check is written down for `given` as well, which reads a plan without pydantic: `checks.py` is
+made from them by `tools/plan_checks.py`.
 """
 
 import sys
@@ -29,8 +27,8 @@ from pydantic import (
 from orchard.model import limits
 from orchard.model.plan import Changes, Effort, Resolver, Shell, Tier
 from orchard.planfile import rules
+from orchard.planfile.forms import MARK, form_of_list, form_of_work, names_of
 from orchard.planfile.values import (
-    MARK,
     Address,
     AgentName,
     Environment,
@@ -50,7 +48,6 @@ from orchard.planfile.values import (
     ToolList,
     ToolSet,
     Word,
-    form_of_list,
 )
 
 
@@ -67,35 +64,6 @@ class _NoPlugins(ModuleType):
 
 
 sys.modules.setdefault("pydantic.plugin._loader", _NoPlugins("pydantic.plugin._loader"))
-
-OTHER_NAMES: dict[str, str] = {
-    "jobs": "nodes",
-    "id": "producer_id",
-    "task": "description",
-    "needs": "dependencies",
-    "base": "base_branch",
-    "target": "target_branch",
-    "verify": "verify_ri",
-    "cleanup": "clean_up_successful_work",
-    "setup": "worktree_init",
-    "heal": "auto_heal",
-    "after": "resume_after_plan",
-    "tier": "model_tier",
-    "resume_from": "resume_from_phase",
-}
-"""Names that other tools use for the same fields."""
-
-
-def camel(name: str) -> str:
-    """`max_parallel` as `maxParallel`."""
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
-
-
-def names_of(field: str) -> tuple[str, ...]:
-    """Every name a field may be given by; its own comes first."""
-    other = OTHER_NAMES.get(field)
-    return tuple(dict.fromkeys([field, camel(field), *([other, camel(other)] if other else [])]))
 
 
 def _optional(description: str, absent: str = "none", **limit: Any) -> Any:
@@ -115,6 +83,11 @@ class Fields(BaseModel):
     )
 
 
+def given_in(model: Fields) -> dict[str, Any]:
+    """What was written; all else that the model has only stands for what was left out."""
+    return {name: getattr(model, name) for name in model.model_fields_set}
+
+
 class OnFailureFields(Fields):
     """What to do, and to say, when this work fails."""
 
@@ -126,8 +99,7 @@ class OnFailureFields(Fields):
     @model_validator(mode="after")
     def heal_is_said_once(self) -> Self:
         """Refuse two answers to one question."""
-        if {"heal", "no_auto_heal"} <= self.model_fields_set:
-            rules.refuse("'heal' and 'no_auto_heal' are opposites; give one of them")
+        rules.heal_is_said_once(given_in(self))
         return self
 
 
@@ -215,32 +187,8 @@ class AgentFields(WorkFields):
     @model_validator(mode="after")
     def task_is_given_once(self) -> Self:
         """Refuse an agent without a task, and one with two."""
-        given = {"instructions", "instructions_file"} & self.model_fields_set
-        if not given:
-            rules.refuse("an agent needs 'instructions' or 'instructions_file'")
-        if len(given) > 1:
-            rules.refuse("'instructions' and 'instructions_file' are both given; give one of them")
+        rules.task_is_given_once(given_in(self))
         return self
-
-
-_FORM_BY_FIELD = {
-    "command": "shell",
-    "executable": "process",
-    **dict.fromkeys(names_of("instructions"), "agent"),
-    **dict.fromkeys(names_of("instructions_file"), "agent"),
-}
-
-
-def _form_of_work(value: object) -> str | None:
-    if isinstance(value, str):
-        return MARK + "text"
-    if not isinstance(value, dict):
-        return None
-    if "type" in value:
-        named = value["type"]
-        return MARK + named if named in ("shell", "process", "agent") else None
-    forms = {form for name, form in _FORM_BY_FIELD.items() if name in value}
-    return MARK + forms.pop() if len(forms) == 1 else None
 
 
 WorkText = Annotated[str, AfterValidator(rules.checked_work_text), Field(description=rules.AGENT_TEXT)]
@@ -249,7 +197,7 @@ Work = Annotated[
     | Annotated[ShellFields, Tag(MARK + "shell")]
     | Annotated[ProcessFields, Tag(MARK + "process")]
     | Annotated[AgentFields, Tag(MARK + "agent")],
-    Discriminator(_form_of_work, custom_error_type="plan_form", custom_error_message=rules.NO_FORM),
+    Discriminator(form_of_work, custom_error_type="plan_form", custom_error_message=rules.NO_FORM),
 ]
 Checks = Annotated[
     Annotated[Work, Tag(MARK + "one")]
@@ -325,18 +273,13 @@ class JobFields(Fields):
     @model_validator(mode="after")
     def changes_are_said_once(self) -> Self:
         """Refuse two answers to one question."""
-        if {"changes", "expects_no_changes"} <= self.model_fields_set:
-            rules.refuse("'changes' and 'expects_no_changes' are both given; give 'changes'")
+        rules.changes_are_said_once(given_in(self))
         return self
 
     @model_validator(mode="after")
     def task_of_an_agent_is_its_work(self) -> Self:
         """Refuse an agent that would have two tasks, or none."""
-        if "agent" in self.model_fields_set:
-            if "work" in self.model_fields_set:
-                rules.refuse("'agent' and 'work' are both given; name the agent in 'work'")
-            if "task" not in self.model_fields_set or not self.task.strip():
-                rules.refuse("'agent' needs a 'task', which the agent does")
+        rules.task_of_an_agent_is_its_work(given_in(self))
         return self
 
 
@@ -431,9 +374,6 @@ class PlanFields(Fields):
     )
 
 
-HIDDEN = frozenset({"no_auto_heal", "expects_no_changes"})
-"""Old spellings: they are read, and shown to nobody who writes a plan today."""
-
 MODELS: tuple[type[Fields], ...] = (
     PlanFields,
     JobFields,
@@ -452,3 +392,6 @@ INSIDE: dict[str, type[Fields]] = {
     **dict.fromkeys(names_of("on_failure"), OnFailureFields),
 }
 """Which model a field holds, by each of its names."""
+
+WHOLE: dict[str, Any] = {"plan": PlanFields, "job": JobFields, "jobs": list[JobFields], "work": Work}
+"""What is read by itself."""

@@ -2,7 +2,7 @@
 
 Two looks at the same value, so that one kind of mistake never hides the other:
 
-    fields    the models of `planmodel` check each value by itself
+    fields    `given` or, where that is not sure, the models of `fields` check each value by itself
     graph     `_Outline` reads only groups, ids and needs, leniently, and checks how they fit together
 
 Only a value that passes both becomes a `Plan`.
@@ -13,7 +13,6 @@ from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from orchard.errors import InvalidInput
 from orchard.model import limits
@@ -33,22 +32,18 @@ from orchard.model.plan import (
     topological_order,
     with_validation,
 )
-from orchard.planfile import fields
 from orchard.planfile.document import Document, Format, read_document, value_findings
+from orchard.planfile.forms import HIDDEN, names_of
+from orchard.planfile.given import Given, quick
 from orchard.planfile.params import with_params
-from orchard.planfile.places import Finding, Path, show_path
-from orchard.planfile.problems import findings
+from orchard.planfile.places import Finding, Path, Unreadable, show_path
 from orchard.planfile.rules import DEEPEST_GROUP, agent_meant, work_from_text, work_of_agent
 from orchard.planfile.works import Paths, interactive_findings
 from orchard.text import did_you_mean, quoted
 
-_LATER = ConfigDict(defer_build=True)
-_WORK: TypeAdapter[Any] = TypeAdapter(fields.Work, config=_LATER)
-_JOBS: TypeAdapter[list[fields.JobFields]] = TypeAdapter(list[fields.JobFields], config=_LATER)
-
-_ID_NAMES = fields.names_of("id")
-_NEEDS_NAMES = fields.names_of("needs")
-_JOBS_NAMES = fields.names_of("jobs")
+_ID_NAMES = names_of("id")
+_NEEDS_NAMES = names_of("needs")
+_JOBS_NAMES = names_of("jobs")
 
 # Comparing one unknown name with every job costs milliseconds in a large plan.
 _GUESSES = 20
@@ -109,9 +104,9 @@ def parse_work(value: object, path: str) -> Work:
     """A single work, such as an entry of `setup` in the configuration; `path` says where it was found."""
     document = _outside_value(value, path, root=path)
     try:
-        return _work(_WORK.validate_python(value))
-    except ValidationError as error:
-        raise document.refuse(findings(error, value, fields.PlanFields)) from None
+        return _work(_read("work", value))
+    except Unreadable as error:
+        raise document.refuse(error.findings) from None
 
 
 def parse_jobs(values: list[object], known: Collection[JobId], path: str = "jobs") -> list[Job]:
@@ -120,14 +115,14 @@ def parse_jobs(values: list[object], known: Collection[JobId], path: str = "jobs
     outline = _Outline(known={str(job): None for job in known if job != VALIDATION})
     outline.add_jobs(values, (), None)
     outline.check()
-    models: list[fields.JobFields] = []
+    given: list[Given] = []
     try:
-        models = _JOBS.validate_python(values)
-    except ValidationError as error:
-        outline.found += findings(error, values, fields.JobFields)
+        given = _read("jobs", values)
+    except Unreadable as error:
+        outline.found += error.findings
     if outline.found:
         raise document.refuse(outline.found)
-    return [_job(model, entry) for model, entry in zip(models, outline.entries, strict=True)]
+    return [_job(one, entry) for one, entry in zip(given, outline.entries, strict=True)]
 
 
 def parse_job_update(value: object, job: Job, known: Collection[JobId], path: str) -> Job:
@@ -145,7 +140,7 @@ def parse_job_update(value: object, job: Job, known: Collection[JobId], path: st
         # It was read as a list of one job, but given as the fields of one.
         problems = [replace(one, path=one.path.replace(f"{path}[0]", path, 1)) for one in error.problems]
         raise InvalidInput(error.what, problems, error.hint) from None
-    given = fields.JobFields.model_validate(whole).model_fields_set - {"id", "group"}
+    given = _read("job", whole).values.keys() - {"id", "group"}
     for other, meant in {"agent": "work", "expects_no_changes": "changes"}.items():
         given = given - {other} | {meant} if other in given else given
     about_tools = given & {"tools", "deny_tools", "ask_tools"}
@@ -169,16 +164,16 @@ def parse_plan_update(value: object, plan: Plan, started: bool, path: str, *, cl
     if not isinstance(value, dict) or not value:
         raise document.refuse([Finding((), "must be an object with at least one field of a plan")])
     try:
-        model = fields.PlanFields.model_validate({"name": plan.name, **value})
-    except ValidationError as error:
-        raise document.refuse(findings(error, value, fields.PlanFields)) from None
-    given = [name for name in model.model_fields_set if name != "name" or "name" in value]
+        read: Given = _read("plan", {"name": plan.name, **value})
+    except Unreadable as error:
+        raise document.refuse(error.findings) from None
+    given = [name for name in read.values if name != "name" or "name" in value]
     may = CLONED if clone else UPDATED_ALWAYS if started else UPDATED_ALWAYS | UPDATED_BEFORE
     wrong = sorted(set(given) - may)
     if wrong:
         why = "cannot be changed any more" if started and not set(wrong) - UPDATED_BEFORE else "cannot be changed here"
         raise document.refuse([Finding((), f"'{name}' {why}; what can: {', '.join(sorted(may))}") for name in wrong])
-    new = _built(model, dict(plan.jobs))
+    new = _built(read, dict(plan.jobs))
     changed = replace(plan, **{name: getattr(new, name) for name in given})
     validation = changed.jobs[VALIDATION]
     if "verify" in given:
@@ -213,7 +208,9 @@ SCHEMA_ID = "urn:orchard-agents:plan-file"
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a plan file, for editors and other programs."""
-    made = fields.PlanFields.model_json_schema()
+    from orchard.planfile.fields import PlanFields  # brings pydantic
+
+    made = PlanFields.model_json_schema()
     _simplify(made)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **made}
 
@@ -229,7 +226,7 @@ def _simplify(part: Any) -> None:
             del part["default"]
         for name, inner in part.items():
             if name in ("properties", "$defs"):
-                for hidden in fields.HIDDEN:
+                for hidden in HIDDEN:
                     inner.pop(hidden, None)
                 for item in inner.values():
                     item.pop("title", None)
@@ -272,13 +269,13 @@ def _looked_at(document: Document, *, scaffolding: bool = False) -> tuple[tuple[
             outline.count(value)
     outline.check()
     try:
-        model = fields.PlanFields.model_validate(value)
-    except ValidationError as error:
-        return None, outline.found + findings(error, value, fields.PlanFields)
+        read: Given = _read("plan", value)
+    except Unreadable as error:
+        return None, outline.found + error.findings
     if outline.found:
         return None, outline.found
-    made = [_job(one, entry) for one, entry in zip(_job_models(model), outline.entries, strict=True)]
-    plan = _built(model, {job.id: job for job in made})
+    made = [_job(one, entry) for one, entry in zip(_jobs(read), outline.entries, strict=True)]
+    plan = _built(read, {job.id: job for job in made})
     return (plan, {job.id: entry.path for job, entry in zip(made, outline.entries, strict=True)}), []
 
 
@@ -409,20 +406,25 @@ def _given_name(raw: dict[str, Any], names: Iterable[str]) -> str | None:
 # ---------------------------------------------------------------------------------------- values
 
 
-def _job_models(model: fields.PlanFields | fields.GroupFields) -> Iterator[fields.JobFields]:
-    yield from model.jobs or ()
-    for group in model.groups or ():
-        yield from _job_models(group)
+def _read(what: str, value: object) -> Any:
+    """What is given by a plan, a job, jobs or a work; Unreadable with all that is wrong with it."""
+    found = quick(what, value)
+    if found is not None:
+        return found
+    from orchard.planfile.problems import checked  # brings pydantic
+
+    return checked(what, value)
 
 
-def _given(model: fields.Fields) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in model.model_fields_set}
+def _jobs(plan: Given) -> Iterator[Given]:
+    yield from plan.values.get("jobs", ())
+    for group in plan.values.get("groups", ()):
+        yield from _jobs(group)
 
 
-def _job(model: fields.JobFields, entry: _Entry) -> Job:
-    values = _given(model)
+def _job(given: Given, entry: _Entry) -> Job:
+    values = {"name": given.values["id"], **given.values}
     values.update(id=entry.id, group=entry.group, needs=tuple(entry.needs))
-    values.setdefault("name", model.id)
     if values.pop("expects_no_changes", False):
         values["changes"] = "forbidden"
     if "work" in values:
@@ -443,14 +445,14 @@ def _with_tools(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _built(model: fields.PlanFields, jobs: dict[JobId, Job]) -> Plan:
-    values = {name: value for name, value in _given(model).items() if name not in ("jobs", "groups")}
+def _built(given: Given, jobs: dict[JobId, Job]) -> Plan:
+    values = {name: value for name, value in given.values.items() if name not in ("jobs", "groups")}
     if "verify" in values:
         values["verify"] = _work(values["verify"])
     if "setup" in values:
         values["setup"] = _works(values["setup"])
     if "budget" in values:
-        values["budget"] = Budget(**_given(values["budget"]))
+        values["budget"] = Budget(**values["budget"].values)
     return with_validation(Plan(jobs=jobs, **values))
 
 
@@ -458,17 +460,17 @@ def _works(forms: Any) -> tuple[Work, ...]:
     return tuple(_work(form) for form in (forms if isinstance(forms, list) else [forms]))
 
 
-def _work(form: str | fields.ShellFields | fields.ProcessFields | fields.AgentFields) -> Work:
+def _work(form: str | Given) -> Work:
     if isinstance(form, str):
         return work_from_text(form)
-    values = _given(form)
+    values = dict(form.values)
     values.pop("type", None)
     values.update({name: tuple(value) for name, value in values.items() if isinstance(value, list)})
     if "on_failure" in values:
-        values["on_failure"] = _on_failure(_given(values["on_failure"]))
-    if isinstance(form, fields.ShellFields):
+        values["on_failure"] = _on_failure(dict(values["on_failure"].values))
+    if form.kind == "ShellFields":
         return ShellWork(**values)
-    if isinstance(form, fields.ProcessFields):
+    if form.kind == "ProcessFields":
         return ProcessWork(**values)
     if "agent" in values:
         values["agent"] = agent_meant(values["agent"])

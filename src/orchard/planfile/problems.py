@@ -1,15 +1,16 @@
-"""What pydantic found wrong with a plan, in words for people, with paths that a reader of the file knows."""
+"""What the models find wrong with a plan, in words for people, with paths that a reader of the file knows."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from orchard.planfile.fields import FORMS, INSIDE, Fields, names_of
-from orchard.planfile.places import Finding, Path
+from orchard.planfile.fields import FORMS, INSIDE, WHOLE, Fields, JobFields, PlanFields, given_in
+from orchard.planfile.forms import MARK, names_of
+from orchard.planfile.given import Given
+from orchard.planfile.places import Finding, Path, Unreadable
 from orchard.planfile.rules import NO_FORM, RULE, must_be
-from orchard.planfile.values import MARK
 from orchard.text import did_you_mean, one_of, quoted
 
 _KINDS = {
@@ -24,8 +25,31 @@ _KINDS = {
 }
 
 
+def checked(what: str, value: object) -> Any:
+    """What is given by a plan, a job, jobs or a work; Unreadable with all that is wrong with it."""
+    try:
+        return _plain(_adapter(what).validate_python(value))
+    except ValidationError as error:
+        top = JobFields if what == "jobs" else PlanFields
+        raise Unreadable(findings(error, value, top)) from None
+
+
 def findings(error: ValidationError, value: Any, top: type[Fields]) -> list[Finding]:
     return [_finding(item, value, top) for item in error.errors(include_url=False)]
+
+
+@cache
+def _adapter(what: str) -> TypeAdapter[Any]:
+    kind = WHOLE[what]
+    return TypeAdapter(kind, config=None if isinstance(kind, type) else ConfigDict(defer_build=True))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if not isinstance(value, Fields):
+        return value
+    return Given(type(value).__name__, {name: _plain(one) for name, one in given_in(value).items()})
 
 
 def _finding(item: Any, value: Any, top: type[Fields]) -> Finding:

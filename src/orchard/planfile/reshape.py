@@ -143,7 +143,7 @@ class _Graph:
             self.problems += invalid.problems
 
     def _new_job(self, change: Mapping[str, Any], path: str) -> Job | None:
-        # Importing the parser brings pydantic; a plan that is only replayed never needs it.
+        # A plan that is only replayed never needs the parser.
         from orchard.planfile.parse import parse_jobs
 
         try:

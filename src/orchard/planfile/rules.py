@@ -5,9 +5,8 @@ A value that will not do raises `PydanticCustomError`, whose text is shown to pe
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
-
-from pydantic_core import PydanticCustomError
 
 from orchard.model import endpoints, limits, permissions
 from orchard.model.plan import AgentWork, ShellWork, Work
@@ -38,6 +37,8 @@ _AGENT_TEXT = later(rf"@({_AGENT_NAME}(?::{_AGENT_NAME})?)(?:\s+(.*))?", re.DOTA
 
 def refuse(message: str) -> NoReturn:
     """Say what is wrong with a value; the text may hold anything, so it is passed on as data."""
+    from pydantic_core import PydanticCustomError  # a plan without a problem is read without it
+
     raise PydanticCustomError(RULE, "{message}", {"message": message})
 
 
@@ -206,3 +207,36 @@ def agent_meant(text: str) -> str | None:
     """The agent that a work names; None: `agent` is the default one."""
     name = text.removeprefix("@")
     return None if name == "agent" else name
+
+
+# ---------------------------------------------------------------------------------------- fields that go together
+
+
+def heal_is_said_once(given: Mapping[str, Any]) -> None:
+    """Refuse two answers to one question."""
+    if {"heal", "no_auto_heal"} <= given.keys():
+        refuse("'heal' and 'no_auto_heal' are opposites; give one of them")
+
+
+def task_is_given_once(given: Mapping[str, Any]) -> None:
+    """Refuse an agent without a task, and one with two."""
+    tasks = {"instructions", "instructions_file"} & given.keys()
+    if not tasks:
+        refuse("an agent needs 'instructions' or 'instructions_file'")
+    if len(tasks) > 1:
+        refuse("'instructions' and 'instructions_file' are both given; give one of them")
+
+
+def changes_are_said_once(given: Mapping[str, Any]) -> None:
+    """Refuse two answers to one question."""
+    if {"changes", "expects_no_changes"} <= given.keys():
+        refuse("'changes' and 'expects_no_changes' are both given; give 'changes'")
+
+
+def task_of_an_agent_is_its_work(given: Mapping[str, Any]) -> None:
+    """Refuse an agent that would have two tasks, or none."""
+    if "agent" in given:
+        if "work" in given:
+            refuse("'agent' and 'work' are both given; name the agent in 'work'")
+        if not given.get("task", "").strip():
+            refuse("'agent' needs a 'task', which the agent does")

@@ -6,14 +6,7 @@ from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Strin
 
 from orchard.model import limits, permissions
 from orchard.planfile import rules
-
-MARK = "\0"
-"""How the name of a form begins."""
-
-
-def form_of_list(value: object) -> str:
-    return MARK + ("list" if isinstance(value, list) else "one")
-
+from orchard.planfile.forms import MARK, form_of_list
 
 Line = Annotated[
     str, StringConstraints(min_length=1, max_length=limits.NAME_LENGTH), AfterValidator(rules.checked_line)

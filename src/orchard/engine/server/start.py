@@ -215,7 +215,7 @@ async def _spoken(place: Place, session: Session, speak: Speaking, caller: Calle
 def _setup_works(config: Config) -> tuple[Work, ...]:
     if not config.setup:
         return ()
-    # The parser brings pydantic and a YAML reader; most engines never need them.
+    # Most engines never need the parser.
     from orchard.planfile.parse import parse_work
 
     return tuple(parse_work(raw, f"setup[{number}]") for number, raw in enumerate(config.setup))

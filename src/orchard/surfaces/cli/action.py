@@ -260,7 +260,7 @@ def read_budget(given: str) -> Json:
 
 def _work(terminal: Terminal, value: str, option: str) -> Json:
     from orchard.model.plan_codec import work_json
-    from orchard.planfile.parse import parse_work  # brings pydantic
+    from orchard.planfile.parse import parse_work  # few options need the parser
 
     return work_json(parse_work(_work_value(terminal, value), option))
 

@@ -21,7 +21,8 @@ from orchard.operations import operation as declared
 from orchard.operations import query as queries
 from orchard.operations.operation import Alias, Argument, Route, arguments_of
 from orchard.operations.table import OPERATIONS
-from orchard.planfile.fields import HIDDEN, BudgetFields, Checks, Fields, JobFields, Work, names_of
+from orchard.planfile.fields import BudgetFields, Checks, Fields, JobFields, Work
+from orchard.planfile.forms import HIDDEN, names_of
 from orchard.planfile.parse import CLONED, UPDATED_ALWAYS, UPDATED_BEFORE, parse, parse_work
 from orchard.planfile.values import PhaseName
 from orchard.surfaces.http.answers import DOCUMENT, RENDERED

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 
 from orchard.model import limits
 from orchard.model.events.plans import Json
-from orchard.planfile.fields import OTHER_NAMES
+from orchard.planfile.forms import OTHER_NAMES
 from orchard.surfaces.mcp.aliases import ARGUMENTS, VALUES
 from orchard.text import quoted
 

@@ -12,7 +12,8 @@ from pydantic.json_schema import SkipJsonSchema
 from orchard.model.statuses import JobStatusName as JobStatusName
 from orchard.model.statuses import PlanStatusName as PlanStatusName
 from orchard.operations.commands.workers import WorkerState as WorkerState
-from orchard.planfile.fields import HIDDEN, Fields, JobFields, PlanFields
+from orchard.planfile.fields import Fields, JobFields, PlanFields
+from orchard.planfile.forms import HIDDEN
 from orchard.surfaces.mcp.schemas import plan_part
 from orchard.surfaces.mcp.tool import Input, Output
 

@@ -70,7 +70,7 @@ def _checked(name: str | None) -> str | None:
 
 
 def _print(terminal: Terminal, plan: Plan, of: PlanId) -> None:
-    from orchard.planfile.output import plan_fields, plan_file  # brings pydantic
+    from orchard.planfile.output import plan_fields, plan_file  # a copy that is run needs neither
     from orchard.planfile.parse import parse
 
     written = plan_file(plan)

@@ -78,7 +78,7 @@ def reviewed(terminal: Terminal, file: str, params: Mapping[str, str]) -> tuple[
     from orchard.engine.machine.reach import reach_warnings
     from orchard.operations.foresight import foreseen, idle_notes, permission_notes
     from orchard.operations.queries.definitions import agents_of, definition_notes, described_for
-    from orchard.planfile.parse import review  # brings pydantic
+    from orchard.planfile.parse import review  # brings a YAML reader
 
     data, name = _read(terminal, file)
     try:
@@ -105,7 +105,7 @@ def reviewed(terminal: Terminal, file: str, params: Mapping[str, str]) -> tuple[
 
 def plan_in(terminal: Terminal, file: str) -> Plan:
     """The plan in a file, wherever the file is: unlike running it, looking at it needs no repository."""
-    from orchard.planfile.parse import parse  # brings pydantic
+    from orchard.planfile.parse import parse  # brings a YAML reader
 
     return parse(*_read(terminal, file))
 

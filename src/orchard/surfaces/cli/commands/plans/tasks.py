@@ -73,7 +73,7 @@ def do(
     checked and landed as that of a plan file. A task that begins with '@NAME' is for the agent of that name.
     The exit code is that of 'orchard run'.
     """
-    from orchard.planfile.parse import parse_value  # brings pydantic
+    from orchard.planfile.parse import parse_value  # brings a YAML reader
 
     reports = Reports(summary, junit)
     reports.check(detach=detach)
