@@ -4,16 +4,20 @@ open_plain     a file that really is one; no link is followed, no pipe waited fo
 read_plain     what is in it
 is_hollow      whether most of it is holes
 held           a folder that really is one, open; what is in it is then reached by names that no link can lead astray
+read_below     what is in a plain file below a folder in which a job may have put links
+write_below    the same for writing: what stands in the way is set aside
 read_own       the same, of a file that nobody but the user could have written
 replace_whole  a file that only the user can read; a reader finds the old one or the new one, whole
 file_system    on which kind of file system a path is
 """
 
+import errno
 import os
+import secrets
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -23,9 +27,9 @@ NOT_PRIVATE = "others can read it"
 _NOT_LARGE, _HOLLOW = 16 << 20, 16
 
 
-def open_plain(path: str | bytes | Path) -> BufferedReader:
-    """A plain file, open for reading; OSError where there is none."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+def open_plain(path: str | bytes | Path, around: int | None = None) -> BufferedReader:
+    """A plain file, open for reading, in the open folder `around` where that is given; OSError where there is none."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=around)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(0, NOT_A_FILE, os.fsdecode(path))
@@ -57,6 +61,74 @@ def held(folder: Path | str, *inner: str, around: int | None = None) -> Iterator
         yield place
     finally:
         os.close(place)
+
+
+def open_below(top: Path, name: str) -> BufferedReader:
+    """A plain file below a folder, open for reading; OSError where there is none, or a link on the way."""
+    *folders, last = name.split("/")
+    with held(top, *folders) as place:
+        return open_plain(last, place)
+
+
+def read_below(top: Path, name: str, most: int = -1) -> bytes:
+    with open_below(top, name) as file:
+        return file.read(most)
+
+
+def write_below(top: Path, name: str, content: bytes, *, durable: bool = False, aside: bool = True) -> Path:
+    """Replace a file below a folder in one step, in folders that only the user can enter.
+
+    A job may write there between two steps of ours. Whatever it has put in the place of a folder gets another name, so
+    that nothing is written where it leads; without `aside` that is an OSError. `top` itself nobody can replace.
+    """
+    *folders, last = name.split("/")
+    with made_below(top, *folders, aside=aside) as place:
+        fresh = f".{last}.{secrets.token_hex(6)}.new"
+        handle = os.open(
+            fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=place
+        )
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                if durable:
+                    file.flush()
+                    os.fsync(handle)
+            try:
+                os.replace(fresh, last, src_dir_fd=place, dst_dir_fd=place)
+            except IsADirectoryError:
+                _set_aside(last, place, aside)
+                os.replace(fresh, last, src_dir_fd=place, dst_dir_fd=place)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=place)
+            raise
+        if durable:
+            os.fsync(place)
+    return top / name
+
+
+@contextmanager
+def made_below(top: Path, *folders: str, aside: bool = True) -> Iterator[int]:
+    """A folder below another one, open, made where it is missing; what stands in the way gets another name."""
+    with ExitStack() as opened:
+        place = opened.enter_context(held(top))
+        for name in folders:
+            with suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=place)
+            try:
+                inner = opened.enter_context(held(name, around=place))
+            except OSError:
+                _set_aside(name, place, aside)
+                os.mkdir(name, 0o700, dir_fd=place)
+                inner = opened.enter_context(held(name, around=place))
+            place = inner
+        yield place
+
+
+def _set_aside(name: str, place: int, wanted: bool) -> None:
+    if not wanted:
+        raise OSError(errno.EEXIST, "something else is in the way", name)
+    os.rename(name, f"{name}.aside-{secrets.token_hex(4)}", src_dir_fd=place, dst_dir_fd=place)
 
 
 def is_hollow(found: os.stat_result) -> bool:

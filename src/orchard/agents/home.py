@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from orchard.agents.endpoints import Ways
-from orchard.files import read_plain, replace_whole
+from orchard.files import read_plain, write_below
 
 _MOST_BYTES = 1 << 20
 
@@ -44,12 +44,9 @@ def _copy(source: Path, home: Path, name: str) -> None:
         if goal.exists() and goal.stat().st_mtime >= source.stat().st_mtime:
             return
         content = read_plain(Path(os.path.realpath(source)), _MOST_BYTES)
+        write_below(home, name, content, aside=False)
     except OSError:
         return
-    if Path(os.path.realpath(goal.parent)) != Path(os.path.realpath(home), *Path(name).parts[:-1]):
-        return
-    goal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_whole(goal, content)
 
 
 def places_of(program: str) -> tuple[Path, ...]:

@@ -152,7 +152,8 @@ async def test_a_session_is_a_file_that_only_the_user_can_read(desk: Desk, ear: 
 
 
 async def test_a_session_that_cannot_be_saved_is_told_once_and_stops_nothing(desk: Desk, ear: Ear) -> None:
-    (desk.private / sessions.FOLDER).write_text("in the way")
+    desk.private.rmdir()
+    desk.private.write_text("in the way")
     model = ScriptedModel([calls(("write_file", {"path": "a.txt", "content": "a"})), says("ok")])
 
     result = await BuiltinAgent(model=model).run(desk.task(), ear.watch)

@@ -123,7 +123,7 @@ def servers(traits: AcpTraits, task: Task) -> tuple[tuple[str, ...], tuple[McpSe
     if traits.server_flag is None or not commands:
         return (), given
     file = servers_file(
-        task.private / "acp-mcp.json", commands, lambda one: {"type": "local", **server_row(one), "tools": ["*"]}
+        task.private, "acp-mcp.json", commands, lambda one: {"type": "local", **server_row(one), "tools": ["*"]}
     )
     return (traits.server_flag, f"@{file}"), tuple(server for server in given if server.url is not None)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from orchard.agents.acp.failures import from_answer, warning_of
 from orchard.agents.backends.stream import part, text
 from orchard.agents.protocol import Called, Noted, Reason, Said, Tell, Used, digest
-from orchard.files import read_plain, replace_whole
+from orchard.files import read_below, write_below
 from orchard.model.usage import Usage, counted, priced
 from orchard.text import one_line
 
@@ -27,7 +27,7 @@ _MOST_BYTES = 64 * 1024
 def spent_before(private: Path, session: str) -> float:
     """What the session had cost when the last turn ended; 0.0 where nothing is known."""
     try:
-        noted = json.loads(read_plain(private / _NAME, _MOST_BYTES))
+        noted = json.loads(read_below(private, _NAME, _MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return 0.0
     if not isinstance(noted, dict) or noted.get("session") != session:
@@ -39,7 +39,7 @@ def note_spent(private: Path, session: str, amount: float) -> None:
     """Keep it for the next turn. Where that fails, the next turn is told to have cost too much, not too little."""
     noted = json.dumps({"session": session, "amount": amount, "currency": "USD"})
     with suppress(OSError):
-        replace_whole(private / _NAME, noted.encode())
+        write_below(private, _NAME, noted.encode())
 
 
 Json = Mapping[str, Any]

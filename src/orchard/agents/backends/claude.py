@@ -117,7 +117,7 @@ class Claude(KnownBackend):
             argv += ["--setting-sources", "user"]
         argv += options(self.name, task, tell, _FLAGS)
         if settings.mcp_servers:
-            argv += ["--mcp-config", str(servers_file(task.private / "claude-mcp.json", settings.mcp_servers, _server))]
+            argv += ["--mcp-config", str(servers_file(task.private, "claude-mcp.json", settings.mcp_servers, _server))]
         if task.session is not None:
             argv += ["--resume", task.session]
         return Command(tuple(argv), _environment(row, task), with_own_words(task, ("CLAUDE.md", ".claude/CLAUDE.md")))

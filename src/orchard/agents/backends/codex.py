@@ -314,7 +314,7 @@ class CodexReader(StreamReader):
     def _hear_usage(self, row: Json) -> None:
         """What it tells is the sum of the whole session: of that, what was not told in earlier turns."""
         whole = {name: count(row.get(name)) for name in _COUNTED}
-        totals = Totals(self._task.private / "codex-usage.json")
+        totals = Totals(self._task.private, "codex-usage.json")
         before = totals.told(self.session)
         if before is None and self._task.session is not None:
             self._tell(Noted("warning", "What this turn used is not known: codex tells the sum of a session that began "

@@ -34,7 +34,7 @@ from orchard.agents.facts.known import AcpTraits, Known, Service, can
 from orchard.agents.facts.model_lists import Asking, Found, ask_anthropic, ask_openai, listed, told
 from orchard.agents.permissions import Catalogue, denied_of_server, of_server, split
 from orchard.agents.protocol import TRANSIENT, McpServer, Noted, Reason, Result, Session, Task, Tell, Used
-from orchard.files import open_plain
+from orchard.files import open_plain, read_below, read_plain
 from orchard.model.agent_rows import AgentRow
 from orchard.model.permissions import Tools
 from orchard.model.usage import Usage, less
@@ -189,12 +189,12 @@ class Copilot(KnownBackend):
         settings, session = task.settings, task.session or str(uuid4())
         private = is_private(row, {**task.env, **row.env}, (*KEYS, *BROAD_KEYS))
         home = str(task.private / "copilot") if private else {**task.env, **row.env}.get("COPILOT_HOME", "")
-        write_private(_note(task), json.dumps({"session": session, "home": home}))
+        write_private(task.scratch, _NOTE, json.dumps({"session": session, "home": home}))
         if task.session is None:
             # So that a later turn knows that the session began here, even if this one is stopped before it can count.
-            write_private(_usage_file(task, session), "{}")
+            write_private(task.private, _usage_file(session), "{}")
         argv = [program, *row.args, "--output-format", "json", "--no-color", "--no-auto-update", "--no-remote"]
-        argv += ["--allow-all-tools", "--no-ask-user", "--usage-output-file", str(_usage_file(task, session))]
+        argv += ["--allow-all-tools", "--no-ask-user", "--usage-output-file", str(task.private / _usage_file(session))]
         argv += _limited(settings.tools, settings.mcp_servers)
         argv.append(f"--secret-env-vars={','.join(_SECRETS)}")
         # With --session-id a session that is lost would silently be a new one.
@@ -204,7 +204,7 @@ class Copilot(KnownBackend):
         argv += ["--allow-all-paths", "--allow-all-urls"] if task.walled else []
         if settings.mcp_servers:
             file = servers_file(
-                task.private / "copilot-mcp.json", settings.mcp_servers, partial(_server, settings.tools)
+                task.private, "copilot-mcp.json", settings.mcp_servers, partial(_server, settings.tools)
             )
             argv += ["--additional-mcp-config", f"@{file}"]
         env = {"COPILOT_HOME": home} if private else {}
@@ -222,24 +222,23 @@ def _server(tools: Tools, server: McpServer) -> Json:
     return {"type": kind, **server_row(server), "tools": ["*"] if named is None else list(named)}
 
 
-def _note(task: Task) -> Path:
-    """Which session a turn is in, and where that is: from `prepare` to the reader."""
-    return task.scratch / "copilot-turn.json"
+_NOTE = "copilot-turn.json"
+"""Which session a turn is in, and where that is: from `prepare` to the reader."""
 
 
-def _usage_file(task: Task, session: str) -> Path:
-    return task.private / f"copilot-usage-{sha256(session.encode()).hexdigest()[:16]}.json"
+def _usage_file(session: str) -> str:
+    return f"copilot-usage-{sha256(session.encode()).hexdigest()[:16]}.json"
 
 
 class CopilotReader(StreamReader):
     def __init__(self, task: Task, tell: Tell) -> None:
         super().__init__(task, tell)
         # Read before the program runs: what is in the scratch folder afterwards may be the agent's own.
-        note = json.loads(_note(task).read_text("utf-8"))
+        note = json.loads(read_below(task.scratch, _NOTE))
         self._session: str | None = note["session"]
         home = Path(note["home"] or Path(task.env.get("HOME") or "/") / ".copilot")
         self._record = _Record(home, note["session"])
-        self._usage_file = _usage_file(task, self._session or "")
+        self._usage_file = task.private / _usage_file(self._session or "")
         self._counts = self._usage_file.exists()
         self._before = _counted(self._usage_file)
         self._premium_before = _premium(self._usage_file)
@@ -395,8 +394,7 @@ def _premium(file: Path) -> float:
 
 def _usage_body(file: Path) -> Json:
     try:
-        with file.open("rb") as opened:
-            return part(json.loads(opened.read(_MOST_USAGE)))
+        return part(json.loads(read_plain(file, _MOST_USAGE)))
     except (OSError, ValueError, RecursionError):
         return {}
 

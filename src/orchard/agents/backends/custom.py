@@ -58,9 +58,9 @@ class Custom:
             "session": task.session or "",
         }
         if "prompt_file" in used:
-            values["prompt_file"] = str(write_private(task.scratch / "instructions.md", task.instructions))
+            values["prompt_file"] = str(write_private(task.scratch, "instructions.md", task.instructions))
         if "mcp_config" in used:
-            values["mcp_config"] = str(servers_file(task.scratch / "mcp.json", task.settings.mcp_servers))
+            values["mcp_config"] = str(servers_file(task.scratch, "mcp.json", task.settings.mcp_servers))
         filled = _filled(words, values)
         stdin = b"" if used & {"prompt", "prompt_file"} else task.instructions.encode()
         return Command((program, *row.args, *filled), stdin=stdin)

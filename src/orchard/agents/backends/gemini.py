@@ -123,7 +123,7 @@ def _limited(task: Task) -> list[str]:
     rules += [_rule("allow", _FIRST, toolName=name) for name in allowed]
     # Of a server only those tools are known to it that may be used: its settings say so.
     rules += [_rule("allow", _FIRST, toolName="*", mcpName=server.name) for server in servers]
-    return [f"--policy={write_private(task.private / 'gemini-policy.toml', ''.join(rules))}"]
+    return [f"--policy={write_private(task.private, 'gemini-policy.toml', ''.join(rules))}"]
 
 
 def _rule(decision: str, priority: int, **about: str) -> str:
@@ -156,7 +156,7 @@ class Gemini(KnownBackend):
         env: dict[str, str] = {}
         if private:
             home = task.private / "gemini"
-            write_private(home / ".gemini" / "settings.json", json.dumps(_settings(task, seen)))
+            write_private(task.private, "gemini/.gemini/settings.json", json.dumps(_settings(task, seen)))
             env |= {"GEMINI_CLI_HOME": str(home), **addresses(seen, ADDRESSES)}
         else:
             self._note_unsettable(task, tell)

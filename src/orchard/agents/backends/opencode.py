@@ -216,7 +216,7 @@ class Opencode(KnownBackend):
             env |= {name: str(task.private / "opencode" / below) for name, below in _FOLDERS.items()}
         if task.walled and (own := _own_file({**task.env, **row.env})):
             # Where the user has it, nothing can be read behind the wall.
-            file = write_private(task.private / "opencode-own.json", json.dumps(_without_keys(own, task.routes)))
+            file = write_private(task.private, "opencode-own.json", json.dumps(_without_keys(own, task.routes)))
             env["OPENCODE_CONFIG"] = str(file)
         return Command(tuple(argv), env, with_own_words(task, ("AGENTS.md", "CLAUDE.md")))
 

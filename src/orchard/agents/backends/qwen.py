@@ -123,7 +123,7 @@ class Qwen(KnownBackend):
         strange = [] if task.trusted_project_settings else foreign(task, (".qwen",), (".qwen/.env", ".env"))
         seen = {**task.env, **row.env}
         if is_private(row, seen, KEYS):
-            write_private(task.private / "qwen" / "settings.json", json.dumps(SETTINGS))
+            write_private(task.private, "qwen/settings.json", json.dumps(SETTINGS))
             env |= {"QWEN_HOME": str(task.private / "qwen"), **addresses(seen, ADDRESSES)}
             argv += ["--auth-type", "openai"]
             if strange:
@@ -138,7 +138,7 @@ class Qwen(KnownBackend):
         argv += _limited(settings.tools)
         if settings.mcp_servers:
             row_of = partial(limited_server, settings.tools)
-            file = servers_file(task.private / "qwen-mcp.json", settings.mcp_servers, row_of)
+            file = servers_file(task.private, "qwen-mcp.json", settings.mcp_servers, row_of)
             argv += ["--mcp-config", str(file)]
         if task.session is not None:
             argv += ["--resume", task.session]
@@ -157,7 +157,7 @@ class QwenReader(MessageReader):
 
     def __init__(self, task: Task, tell: Tell) -> None:
         super().__init__(task, tell)
-        self._totals = Totals(task.private / "qwen-usage.json")
+        self._totals = Totals(task.private, "qwen-usage.json")
         self._before = self._totals.told(task.session)
 
     def feed(self, message: Json) -> None:

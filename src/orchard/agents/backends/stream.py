@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from orchard.agents.cli import Json, reason_of
 from orchard.agents.permissions import denied_of_server, of_server
 from orchard.agents.protocol import Called, McpServer, Noted, Reason, Result, Said, Session, Task, Tell, digest
-from orchard.files import read_plain, replace_whole
+from orchard.files import made_below, read_below, write_below
 from orchard.model.agent_rows import AgentRow
 from orchard.model.permissions import Tools
 from orchard.process.program import Ended
@@ -29,10 +29,10 @@ Counts = dict[str, int]
 class Totals:
     """What was told of each session, in a file of the job's own; one that is damaged is as good as none."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
+    def __init__(self, private: Path, name: str) -> None:
+        self._private, self._name = private, name
         try:
-            self._sessions = decode(read_plain(file, MOST_BYTES), type=dict[str, Counts])
+            self._sessions = decode(read_below(private, name, MOST_BYTES), type=dict[str, Counts])
         except (OSError, ValueError):
             self._sessions = {}
 
@@ -43,7 +43,7 @@ class Totals:
         self._sessions.pop(session, None)
         self._sessions[session] = dict(counts)
         newest = dict(list(self._sessions.items())[-MOST_SESSIONS:])
-        write_private(self._file, json.dumps(newest))
+        write_private(self._private, self._name, json.dumps(newest))
 
 
 LONGEST_ABOUT = 200
@@ -101,17 +101,14 @@ def is_private(row: AgentRow, env: Mapping[str, str], keys: Iterable[str]) -> bo
     return row.home == "private"
 
 
-def write_private(path: Path, content: str) -> Path:
-    """Write a file that only the user can read, in folders that only the user can enter."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_whole(path, content.encode())
-    return path
+def write_private(folder: Path, name: str, content: str) -> Path:
+    """Write a file that only the user can read to a folder of the agent's, whatever an earlier turn has put there."""
+    return write_below(folder, name, content.encode())
 
 
 def private_home(task: Task, name: str) -> str:
-    home = task.private / name
-    home.mkdir(mode=0o700, exist_ok=True)
-    return str(home)
+    with made_below(task.private, name):
+        return str(task.private / name)
 
 
 def server_row(server: McpServer, url: str = "url") -> Json:
@@ -133,9 +130,11 @@ def limited_server(tools: Tools, server: McpServer) -> Json:
     return {**trusted_server(server), **only, **({"excludeTools": list(denied)} if denied else {})}
 
 
-def servers_file(path: Path, servers: Iterable[McpServer], row: Callable[[McpServer], Json] = server_row) -> Path:
+def servers_file(
+    folder: Path, name: str, servers: Iterable[McpServer], row: Callable[[McpServer], Json] = server_row
+) -> Path:
     """The file that names servers to a program, in the form that most programs read."""
-    return write_private(path, json.dumps({"mcpServers": {server.name: row(server) for server in servers}}))
+    return write_private(folder, name, json.dumps({"mcpServers": {server.name: row(server) for server in servers}}))
 
 
 class Calls:

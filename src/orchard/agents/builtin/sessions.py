@@ -1,5 +1,6 @@
 """Conversations on disk, so that a later turn can go on with one. A file each, written anew in one step."""
 
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,7 +13,7 @@ from msgspec.json import decode, encode
 
 from orchard.agents.builtin.memory import closed, is_whole
 from orchard.agents.builtin.model import Message
-from orchard.files import read_plain, replace_whole
+from orchard.files import held, read_below, write_below
 
 FOLDER = "builtin-sessions"
 _LARGEST = 64 * 1024 * 1024
@@ -34,9 +35,7 @@ def save(private: Path, session: str, messages: Sequence[Message], *, durable: b
 
     `durable`: it is on disk when this returns, also if the machine loses its power then.
     """
-    path = _path(private, session)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    replace_whole(path, encode(_Kept(1, list(messages))), durable=durable)
+    write_below(private, _name(session), encode(_Kept(1, list(messages))), durable=durable)
 
 
 def read(private: Path, session: str) -> list[Message] | None:
@@ -44,7 +43,7 @@ def read(private: Path, session: str) -> list[Message] | None:
     if not _IDS.fullmatch(session):
         return None
     try:
-        messages = decode(read_plain(_path(private, session), _LARGEST), type=_Kept).messages
+        messages = decode(read_below(private, _name(session), _LARGEST), type=_Kept).messages
     except (OSError, ValueError, RecursionError):  # one that is too long is cut, and so is no JSON
         return None
     found = closed(messages) if all(map(_is_sound, messages)) else []
@@ -52,17 +51,16 @@ def read(private: Path, session: str) -> list[Message] | None:
 
 
 def forget_old(private: Path, kept: int) -> None:
-    found: list[tuple[float, Path]] = []
-    for path in (private / FOLDER).glob("*"):
-        with suppress(OSError):  # another may do the same at the same time
-            found.append((path.stat().st_mtime, path))
-    for _, path in sorted(found, reverse=True)[kept:]:
-        with suppress(OSError):
-            path.unlink()
+    with suppress(OSError), held(private, FOLDER) as place:  # a link of the agent's there may lead to files of others
+        with os.scandir(place) as entries:
+            found = [(entry.stat(follow_symlinks=False).st_mtime, entry.name) for entry in entries]
+        for _, name in sorted(found, reverse=True)[kept:]:
+            with suppress(OSError):  # another may do the same at the same time
+                os.unlink(name, dir_fd=place)
 
 
-def _path(private: Path, session: str) -> Path:
-    return private / FOLDER / f"{session}.json"
+def _name(session: str) -> str:
+    return f"{FOLDER}/{session}.json"
 
 
 def _is_sound(message: Message) -> bool:

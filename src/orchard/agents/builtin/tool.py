@@ -1,6 +1,7 @@
 """What a tool of the built-in agent is, and what tools are made of: schemas, threads, answers short and plain."""
 
 import asyncio
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import Struct, field
 
 from orchard.agents.definitions.skills import Skill
+from orchard.files import open_below
 from orchard.git.folders import remove_tree
 from orchard.model.limits import Limits
 from orchard.model.permissions import Kind, Tools, kind_of
@@ -154,9 +156,12 @@ def scratch_file(context: ToolContext) -> Iterator[Path]:
 
 
 def head_and_tail(path: Path, most: int) -> bytes:
-    """The beginning and the end of a file, and between them how many bytes are left out."""
+    """The beginning and the end of a file, and between them how many bytes are left out.
+
+    The program that wrote it may have put a link in its place, or in that of its folder: nothing is read there.
+    """
     try:
-        with path.open("rb") as file:
+        with open_below(Path(os.path.realpath(path.parent.parent)), f"{path.parent.name}/{path.name}") as file:
             size = file.seek(0, 2)
             file.seek(0)
             if size <= most:
@@ -165,5 +170,5 @@ def head_and_tail(path: Path, most: int) -> bytes:
             head = file.read(half)
             file.seek(size - half)
             return head + f"\n[... {size - 2 * half:,} bytes left out ...]\n".encode() + file.read(half)
-    except FileNotFoundError:
+    except OSError:
         return b""
