@@ -73,6 +73,28 @@ def test_a_pager_that_is_not_there_is_done_without(repo: Repo) -> None:
 def test_a_diff_is_shown_in_gits_pager() -> None:
     here = {"PATH": os.environ["PATH"], "GIT_PAGER": "sed x", "PAGER": "head"}
 
-    assert pager_of(here, diff=True) == ["sed", "x"] and pager_of(here) == ["head"]
-    assert pager_of({**here, "GIT_PAGER": ""}, diff=True) is None
+    assert pager_of(here, of_git=lambda: "tail") == ["sed", "x"] and pager_of(here) == ["head"]
+    assert pager_of({**here, "GIT_PAGER": ""}, of_git=lambda: "tail") is None
     assert pager_of({**here, "PAGER": "'unfinished"}) is None
+    del here["GIT_PAGER"]
+    assert pager_of(here, of_git=lambda: "tail -n 3") == ["tail", "-n", "3"]
+    assert pager_of(here, of_git=lambda: None) == ["head"]
+
+
+def test_the_pager_that_is_named_for_orchard_comes_first() -> None:
+    here = {"PATH": os.environ["PATH"], "ORCHARD_PAGER": "tail", "GIT_PAGER": "sed x", "PAGER": "head"}
+
+    assert pager_of(here) == pager_of(here, of_git=lambda: "cat") == ["tail"]
+    assert pager_of({**here, "ORCHARD_PAGER": "cat"}) is None
+
+
+def test_a_diff_is_shown_in_the_pager_of_the_users_git_settings_and_never_in_one_that_a_job_may_have_named(
+    repo: Repo, tmp_path: Path
+) -> None:
+    settings = tmp_path / "gitconfig"
+    settings.write_text("[core]\n\tpager = sed s/^/mine:/\n")
+    repo("config", "core.pager", "sed s/^/theirs:/")
+
+    shown = seen(repo, "diff", "a", GIT_CONFIG_GLOBAL=str(settings))[1]
+
+    assert "mine:" in shown and "theirs:" not in shown and "paged:" not in shown

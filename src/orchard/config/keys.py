@@ -329,7 +329,8 @@ NEEDS_TRUST: tuple[str, ...] = (*(key.name for key in _TABLE if key.needs_trust)
 SHORT: Mapping[str, str] = {"sandbox": "sandbox.level"}
 """Tables that may also be written as one value, and the key that it is then."""
 
-# Set by the engine for its jobs, or by tests for the engine: an Orchard inside a job inherits them.
+# Set by the engine for its jobs, by tests for the engine, or by a person for one terminal (LOG, PAGER): an Orchard
+# inside a job inherits them.
 NOT_SETTINGS = frozenset(
     f"ORCHARD_{name}"
     for name in (
@@ -343,6 +344,7 @@ NOT_SETTINGS = frozenset(
         "TOKEN",
         "FAILPOINT",
         "LOG",
+        "PAGER",
         "EVENT",
         "MESSAGE",
         "PORT",

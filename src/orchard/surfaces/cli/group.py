@@ -57,7 +57,7 @@ def shared_options() -> list[click.Parameter]:
             help="Log on stderr what Orchard does; -vv logs everything.",
         ),
         flag("--no-color", help="Print no colours (NO_COLOR does the same)."),
-        flag("--no-pager", help="Show long answers without a pager (PAGER=cat does the same)."),
+        flag("--no-pager", help="Show long answers without a pager (ORCHARD_PAGER=cat does the same)."),
     ]
 
 

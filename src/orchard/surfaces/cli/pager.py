@@ -1,7 +1,8 @@
 """Long answers on a terminal: in the pager of the user's, one for all commands.
 
-It is `$GIT_PAGER` for a diff, else `$PAGER`, else `less`. Empty or `cat` means none, and so does `--no-pager`. `less`
-is told as git tells it (FRX): to show colours, and to end by itself where everything fits on the screen.
+It is `$ORCHARD_PAGER`; for a diff `$GIT_PAGER`, else git's `core.pager`; else `$PAGER`, else `less`. Empty or `cat`
+means none, and so does `--no-pager`. `less` is told as git tells it (FRX): to show colours, and to end by itself where
+everything fits on the screen.
 """
 
 import io
@@ -11,9 +12,10 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
+from orchard.git.repository import Repository
 from orchard.process.pager import Pager
 
 
@@ -24,10 +26,13 @@ class _Screen(io.TextIOWrapper):
         return True
 
 
-def pager_of(env: Mapping[str, str], *, diff: bool = False) -> list[str] | None:
-    """The program that pages; None: there is to be none."""
-    names = (*(["GIT_PAGER"] if diff else []), "PAGER")
-    said = next((env[name] for name in names if name in env), "less")
+def pager_of(env: Mapping[str, str], *, of_git: Callable[[], str | None] | None = None) -> list[str] | None:
+    """The program that pages; None: there is to be none. For a diff, `of_git` says what git's settings name."""
+    said = env.get("ORCHARD_PAGER")
+    if said is None and of_git is not None:
+        said = env.get("GIT_PAGER")
+        said = of_git() if said is None else said
+    said = env.get("PAGER", "less") if said is None else said
     try:
         words = shlex.split(said)
     except ValueError:
@@ -35,6 +40,13 @@ def pager_of(env: Mapping[str, str], *, diff: bool = False) -> list[str] | None:
     if not words or words == ["cat"]:
         return None
     return words if shutil.which(words[0], path=env.get("PATH")) else None
+
+
+def pager_in_git(repo: Repository) -> str | None:
+    """What the user's settings of git name; those of the repository are left out, since a job may have written them."""
+    rows = repo.git("config", "--show-scope", "-z", "--get-all", "core.pager", ok=(0, 1)).fields
+    named = [value for scope, value in zip(rows[::2], rows[1::2], strict=True) if scope in (b"system", b"global")]
+    return named[-1].decode(errors="replace") if named else None
 
 
 @contextmanager

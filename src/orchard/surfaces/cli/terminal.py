@@ -7,7 +7,7 @@ and nothing else. Colours appear only where a person looks, one decision for eac
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +18,9 @@ from orchard import own_log
 from orchard.errors import OrchardError, UsageError, steps_of
 from orchard.surfaces.cli.render.lines import Line, colored, plain, safe, wrapped
 from orchard.surfaces.next_steps import in_commands
+
+OfGit = Callable[[], str | None]
+"""Which pager git's settings name; asked where a diff is paged."""
 
 
 class Terminal(Struct):
@@ -75,26 +78,26 @@ class Terminal(Struct):
         width = os.get_terminal_size(sys.stdout.fileno()).columns if is_terminal(sys.stdout) else 0
         return [row for line in lines for row in wrapped(line, width)] if width else list(lines)
 
-    def page_lines(self, lines: Sequence[Line], *, diff: bool = False) -> None:
-        """Print lines of a long answer, in the pager where they do not fit."""
+    def page_lines(self, lines: Sequence[Line], *, of_git: OfGit | None = None) -> None:
+        """Print lines of a long answer, in the pager where they do not fit; those of a diff, in git's, as they are."""
         draw = colored if self.colors(sys.stdout) else plain
-        width = os.get_terminal_size(sys.stdout.fileno()).columns if self.live and not diff else 0
+        width = os.get_terminal_size(sys.stdout.fileno()).columns if self.live and of_git is None else 0
         rows = [row for line in lines for row in wrapped(line, width)] if width else lines
-        self.page("".join(draw(row) + "\n" for row in rows), diff=diff)
+        self.page("".join(draw(row) + "\n" for row in rows), of_git=of_git)
 
-    def page(self, shown: str, *, diff: bool = False) -> None:
+    def page(self, shown: str, *, of_git: OfGit | None = None) -> None:
         """Print a long answer where a person can read it: in the pager of the user's, unless it fits on the screen."""
         if not self.live or shown.count("\n") < os.get_terminal_size(sys.stdout.fileno()).lines:
             put(sys.stdout, shown)
             return
-        with self.paging(diff=diff):
+        with self.paging(of_git=of_git):
             put(sys.stdout, shown)
 
-    def paging(self, *, diff: bool = False) -> AbstractContextManager[None]:
+    def paging(self, *, of_git: OfGit | None = None) -> AbstractContextManager[None]:
         """What the block prints is shown in the pager of the user's, where a person looks and wants one."""
         from orchard.surfaces.cli.pager import paged, pager_of  # most commands do without it
 
-        command = pager_of(os.environ, diff=diff) if self.live and not self.no_pager else None
+        command = pager_of(os.environ, of_git=of_git) if self.live and not self.no_pager else None
         return paged(command) if command is not None else nullcontext()
 
     @property

@@ -123,7 +123,10 @@ def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool, name
     if terminal.json:
         terminal.data(_diff_document(app, job, plan, data))
     elif is_terminal(sys.stdout):
-        terminal.page_lines([diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)], diff=True)
+        from orchard.surfaces.cli.pager import pager_in_git
+
+        rows = [diff_line(row) for row in safe_lines(data.decode(errors="replace"), 10_000)]
+        terminal.page_lines(rows, of_git=lambda: pager_in_git(app.repo))
     else:
         put(sys.stdout, data)  # exactly what git printed: it can be applied
 
