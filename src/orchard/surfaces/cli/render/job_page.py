@@ -95,7 +95,7 @@ def _rows(job: JobDetails) -> Iterator[tuple[str, str | None, Meaning]]:
         premium = f", {used.premium_requests:g} premium requests" if used.premium_requests else ""
         yield "used", f"{used.tokens:,} tokens in {text.many(used.requests or 0, 'request')}{premium}{cost}", ""
     yield "healed", ", ".join(f"{shown_phase(one.phase)} by {one.agent}" for one in job.healed), "wait"
-    yield "worktree", job.worktree and named_worktree(Path(job.worktree), job.plan, job.id), ""
+    yield "worktree", job.worktree and str(named_worktree(Path(job.worktree), job.plan, job.id)), ""
     if job.sandbox is not None:
         said, meaning = text.wall(job.sandbox)
         yield "sandbox", said.removeprefix("sandbox "), meaning
