@@ -265,6 +265,7 @@ def test_every_key_can_be_set_by_a_variable_named_after_it() -> None:
         "ORCHARD_WORKTREE_LINK": "node_modules",
         "ORCHARD_WORKTREE_KEEP": "target,dist",
         "ORCHARD_WORKTREE_POOL": "0",
+        "ORCHARD_WORKTREE_KEEP_SIZE": "2GiB",
         "ORCHARD_WORKTREE_SUBMODULES": "yes",
         "ORCHARD_CAPACITY_GLOBAL": "3",
         "ORCHARD_SANDBOX_LEVEL": "bwrap",

@@ -1,10 +1,14 @@
 """Into the folder of a job, and old plans out of the way."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from orchard.git.dependencies.kept import Kept, note_kept
+from orchard.git.repository import find_repository
+from orchard.git.worktree.worktrees import Worktrees
 from tests.acceptance.program import Desk, Done, desks
 
 FAILS = """
@@ -64,7 +68,11 @@ def test_only_plans_that_ended_long_ago_are_pruned_and_only_with_a_yes(desk: Des
     assert desk("run", desk.plan(FAILS)).code == 1
     plan = desk.status()["plan"]["id"]
 
-    assert desk("prune", "--older-than", "1d", "--yes", "--json").json == {"plans": [], "purged": False}
+    assert desk("prune", "--older-than", "1d", "--yes", "--json").json == {
+        "plans": [],
+        "purged": False,
+        "worktrees": [],
+    }
     shown = desk("prune", "--older-than", "0.001s", "--dry-run")
     assert shown.code == 0 and plan in shown.out and desk("status", plan).code == 0
     assert desk("prune", "--older-than", "0.001s").code == 4
@@ -72,3 +80,33 @@ def test_only_plans_that_ended_long_ago_are_pruned_and_only_with_a_yes(desk: Des
 
     assert desk("prune", "--older-than", "0.001s", "--yes").out == f"Purged plan {plan}.\n"
     assert desk("list", "--deleted", "--json").json == []
+
+
+def kept_worktree(desk: Desk) -> Path:
+    """A worktree as an engine leaves it for the next one."""
+    repo = find_repository(desk.repo.path)
+    worktree = Worktrees(repo, repo.worktree_root(".worktrees")).add(desk.repo.head(), "kept for the next run")
+    path, head = str(worktree.path), desk.repo.head()
+    note_kept(
+        repo,
+        Kept(name=worktree.name, path=path, commit=head, index=(), rules="", size=3 << 20, at=time.time() - 60),
+        None,
+    )
+    return worktree.path
+
+
+def test_worktrees_that_wait_for_the_next_run_are_told_of_and_removed(desk: Desk) -> None:
+    assert desk("prune").code == 2
+    assert "No worktree waits" in desk("prune", "--worktrees").err
+    path = kept_worktree(desk)
+    (path / "mine.txt").write_text("mine")
+
+    assert "One warm worktree waits for the next run" in desk("doctor").out
+    assert desk("prune", "--worktrees", "--dry-run", "--json").json["worktrees"] == [str(path)]
+    assert desk("prune", "--older-than", "1d", "--yes", "--json").json["worktrees"] == []
+    assert path.is_dir()
+
+    assert "Removed 1 warm worktree (3 MiB)." in desk("prune", "--older-than", "30s").err
+    assert not path.parent.exists()
+    assert desk("recover", "--json").json[0]["files"] == 1, "what a person had put there"
+    assert "waits for the next run" not in desk("doctor").out

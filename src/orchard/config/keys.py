@@ -78,6 +78,10 @@ def _more_or_endless(value: float | None, other: float | None) -> bool:
     return bool(other) and (not value or value > (other or 0))
 
 
+def _keeps_more(value: int | None, other: int | None) -> bool:
+    return (value or 0) > (other or 0)
+
+
 def _less_careful(value: str, other: str) -> bool:
     """A conflict that nobody resolves is the careful end; a side that wins unseen is the other one."""
     care = {"fail": 0, "agent": 1}
@@ -162,7 +166,13 @@ _TABLE = (
         list_of(pattern),
         "ignored paths that a warm worktree keeps for its next job, while one engine runs",
     ),
-    Key("worktree.pool", SLOTS, "warm worktrees that an engine keeps while it runs; 0: none", loosens=_more),
+    Key("worktree.pool", SLOTS, "warm worktrees that are kept, while an engine runs and after; 0: none", loosens=_more),
+    Key(
+        "worktree.keep_size",
+        size_or_none(2**50),
+        "disk space of large worktrees that wait for the next run: bytes, or as `4GiB`; 0: none is kept",
+        loosens=_keeps_more,
+    ),
     Key(
         "worktree.submodules",
         flag(),

@@ -60,6 +60,8 @@ class Worktree(Struct, frozen=True):
     link: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     pool: int = 4
+    keep_size: int | None = 4 << 30
+    """Bytes; None: no worktree outlives its engine."""
     submodules: bool = False
 
 

@@ -26,6 +26,7 @@ from orchard.engine.turns.subtask import end_abandoned, settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
 from orchard.errors import Next, OrchardError, plain_hint
+from orchard.git.dependencies.kept import kept_worktrees, let_go
 from orchard.git.folders import remove_tree
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.leftovers import end_leftovers
@@ -189,9 +190,10 @@ async def _save_strays(engine: Engine, reader: JournalReader) -> None:
     """Folders below the worktree root that no plan knows: their content is saved, then they go."""
     world = engine.world
     settings = {world.config.worktree_root, *(run.plan.worktree_root for run in engine.runs.values())}
+    waiting = await world.in_thread(_still_waiting, engine)
     for root in await world.in_thread(_roots, engine, settings):
         trees = Worktrees(world.repo, root)
-        found, unknown = await world.in_thread(_unheld, engine, reader, trees)
+        found, unknown = await world.in_thread(_unheld, engine, reader, trees, waiting)
         for worktree in found:
             failpoint("recovery.before-stray")
             try:
@@ -230,11 +232,30 @@ def _roots(engine: Engine, settings: set[str | None]) -> set[Path]:
     return found
 
 
-def _unheld(engine: Engine, reader: JournalReader, trees: Worktrees) -> tuple[list[Worktree], list[Path]]:
+def _still_waiting(engine: Engine) -> frozenset[str]:
+    """The worktrees that an earlier engine has kept for this one; those that are not to be used go."""
+    repo, config = engine.world.repo, engine.world.config
+    found = set[str]()
+    root, room = repo.worktree_root(config.worktree_root), config.worktree.keep_size or 0
+    for kept in kept_worktrees(repo):
+        room -= kept.size
+        if len(found) < config.worktree.pool and room >= 0 and not kept.is_old and kept.worktree.path.parent == root:
+            found.add(kept.name)
+            continue
+        try:
+            let_go(repo, kept, root)
+        except (OrchardError, OSError) as error:
+            engine.notes.append(f"The worktree {kept.path} is not used again, and stays: {error}")
+    return frozenset(found)
+
+
+def _unheld(
+    engine: Engine, reader: JournalReader, trees: Worktrees, waiting: frozenset[str]
+) -> tuple[list[Worktree], list[Path]]:
     """Worktrees of ours that no plan holds, and folders that not even git knows."""
     if not trees.root.is_dir():
         return [], []
-    held = _held(engine.runs.values())
+    held = _held(engine.runs.values()) | waiting
     ours = [one for one in trees.repo.checkouts() if one.ours and one.path.parent == trees.root]
     strays = trees.strays(held)
     candidates = [Worktree(one.path.name, one.path) for one in ours if one.path.name not in held]

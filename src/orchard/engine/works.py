@@ -33,6 +33,8 @@ async def setup(context: Context) -> Outcome:
     world = context.world
     works = await world.in_thread(setup_works, context.plan, context.job, world, context.base)
     failed = await run_works(context, works)
+    if failed is not None:
+        workspace.note_setup_failed()
     if isinstance(failed, Failed) and failed.command == " ".join(command_line(UPDATE_SUBMODULES)):
         return replace(failed, hint=_NO_SUBMODULES)
     if failed is not None:

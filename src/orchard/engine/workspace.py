@@ -14,8 +14,6 @@ Where saving fails, the worktree stays where it is and a person is told: deletin
 """
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -29,17 +27,16 @@ from orchard.core.states import JobState
 from orchard.engine.enclosure import Enclosure
 from orchard.engine.engine import Engine
 from orchard.engine.machine.pool import Pool
-from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works, wants_submodules
-from orchard.engine.programs import PORT
+from orchard.engine.plans.setup import setup_key, wants_submodules
 from orchard.errors import OrchardError
-from orchard.git.dependencies.copies import Copies, copied_files, copy_folders
+from orchard.git.dependencies.copies import Copies, copy_folders
 from orchard.git.history import worktree_diff
 from orchard.git.refs import keep_ref, subtask_ref, wip_ref
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.worktree.job_links import link_job, unlink_job
 from orchard.git.worktree.save import Saved, ensure_saved
-from orchard.git.worktree.setup import Linked, copy_included, included_files, link_folders
+from orchard.git.worktree.setup import Linked, copy_included, link_folders
 from orchard.git.worktree.status import fingerprint
 from orchard.git.worktree.submodules import fingerprints, modules_of
 from orchard.git.worktree.transfer import write_changes
@@ -47,8 +44,6 @@ from orchard.model.events import plans as events
 from orchard.model.limits import Limits
 from orchard.model.names import JobId, token_of
 from orchard.model.phases import Phase
-from orchard.model.plan import AgentWork
-from orchard.model.plan_codec import work_json
 from orchard.process.failpoint import failpoint
 from orchard.process.families.family import end_family_now
 from orchard.process.families.identity import Identity
@@ -88,6 +83,7 @@ class Workspace:
         self.is_set_up = False
         """Whether it holds already what setting it up would leave."""
         self._setup_key: str | None = None
+        self._prepared_at = ""
         self._worktree: Worktree | None = None  # from `prepare` to `end`
         self.enclosure = Enclosure(engine, run, job_id, whose)
         self._borrowed: Held | None = None
@@ -157,6 +153,7 @@ class Workspace:
         key = await self._key_of_setup(commit)
         self._worktree = worktree = await pool.take(commit, f"{self._run.id} {self._whose}", key)
         self._setup_key, self.is_set_up = key, key is not None and pool.is_ready(worktree, key)
+        self._prepared_at = commit
         failpoint("worktree.after-take")
         self.is_new = True
         self._note_taken(worktree, commit)
@@ -180,7 +177,11 @@ class Workspace:
     async def note_set_up(self) -> None:
         """Remember what setting the worktree up has left there, for the next job that would set it up so."""
         if self._setup_key is not None and self.is_new:
-            await self._pool.note_ready(self._open, self._setup_key)
+            await self._pool.note_ready(self._open, self._setup_key, self._prepared_at)
+
+    def note_setup_failed(self) -> None:
+        """Whoever mends what failed leaves files there as well: they are for no other job."""
+        self._setup_key = None
 
     @property
     def launcher(self) -> Launcher:
@@ -388,28 +389,8 @@ class JobWorkspace(Workspace):
         self._record(events.WorktreeGone(self._job, name))
 
     async def _key_of_setup(self, commit: str) -> str | None:
-        """The tree, the works, their variables, what is copied and linked; an agent's work is done anew each time."""
-        world, plan, job = self._world, self._run.plan, self._run.job(self._job)
-        config, top = world.config.worktree, world.repo.main_top
-        works = await world.in_thread(setup_works, plan, job, world, commit)
-        if any(isinstance(work, AgentWork) or work is UPDATE_SUBMODULES for work in works):
-            return None
-        if any(PORT in str(work_json(work)) for work in works):
-            return None  # the next job has other ports
-        fills = bool(config.include or config.link or config.copy)
-        if not works and not fills:
-            return None
         root = self._pool.worktrees.root
-
-        def key() -> str:
-            included = included_files(world.repo, top, config.include, (root,)) if fills else ()
-            copied = copied_files(world.repo, top, config.copy, (root,))
-            said = [[work_json(work) for work in works], plan.env, job.env, config.link, world.config.pass_env]
-            wanted = json.dumps(said, sort_keys=True, default=str)
-            facts = (world.integration.objects.tree_of(commit), wanted, included, config.copy, copied)
-            return hashlib.sha256(repr(facts).encode()).hexdigest()
-
-        return await world.in_thread(key)
+        return await self._world.in_thread(setup_key, self._world, self._run, self._run.job(self._job), commit, root)
 
     @property
     def _last_program(self) -> tuple[Identity | None, Path | None]:

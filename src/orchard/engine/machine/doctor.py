@@ -24,6 +24,7 @@ from orchard.config.user_dirs import UserDirs
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import Hint, Next, OrchardError, Say, steps_of
 from orchard.git.command import MINIMUM_VERSION, Blocked
+from orchard.git.dependencies.kept import kept_worktrees
 from orchard.git.folders import walk
 from orchard.git.hazards import hazards
 from orchard.git.landing.claim import Astray, claims, found_again
@@ -373,6 +374,12 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
         else:
             said, hint = f"Git knows a worktree of ours at {stray.path}, which is gone.", "The next engine tidies up."
         yield Finding("note", "leftovers", said, hint)
+    kept = kept_worktrees(patient.repo)
+    if kept:
+        taken = _size(sum(one.size for one in kept))
+        said = f"{len(kept)} warm worktrees wait" if len(kept) > 1 else "One warm worktree waits"
+        hint = "'worktree.keep_size' says how much of the disk they may take; with 0 the next engine removes them."
+        yield Finding("note", "worktrees", f"{said} for the next run ({taken}).", hint)
     files, size = _weigh(root / TRASH)
     if files:
         more = "more than " if files >= COUNTED_FILES else ""

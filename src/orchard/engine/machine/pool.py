@@ -9,13 +9,29 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
+from msgspec.structs import replace
+
 from orchard.engine.world import World
 from orchard.errors import OrchardError
+from orchard.git.dependencies.kept import (
+    WHY,
+    WORTH,
+    Kept,
+    checkout_rules,
+    claim,
+    is_sparse,
+    kept_worktrees,
+    note_kept,
+    ready_of,
+    weight,
+)
 from orchard.git.folders import remove_file
+from orchard.git.merge.merge import Below
 from orchard.git.refs import wip_ref
 from orchard.git.repository import Worktree
-from orchard.git.worktree.fitness import Ready, Unfit, beside, take_stock
+from orchard.git.worktree.fitness import Ready, Unfit, beside, stays_ignored, take_stock
 from orchard.git.worktree.save import Saved, ensure_saved
+from orchard.git.worktree.status import indexed, look
 from orchard.git.worktree.worktrees import ProofIsOld, Worktrees
 from orchard.model.plan import STRAYS
 from orchard.process.failpoint import failpoint
@@ -24,7 +40,8 @@ from orchard.process.families.table import Moment, moment
 
 PATIENCE = 1.0
 """Seconds that a job waits for a worktree in use before it gets a new one."""
-WORTH = 4
+FOR_NEXT = "kept for the next run"
+WORTH_WAITING = 4
 """A new worktree is worth it when jobs have waited for others this many times as long as making one takes."""
 
 
@@ -57,13 +74,16 @@ class Pool:
         self._cost = 0.0  # seconds that the last new worktree took
         self._waited = 0.0  # seconds that jobs have waited since then
         self._changed = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._waiting: list[Kept] | None = None  # kept by an earlier engine; None: nobody has looked yet
 
     async def take(self, commit: str, reason: str, setup: str | None = None) -> Worktree:
         """A worktree that holds exactly this commit; `reason` says whom it is for, the plan's id first.
 
         `setup` says how it will be set up: where it was set up just so, what that left is kept, see `is_ready`.
         """
-        while (saved := await self._free_one()) is not None:
+        await self._take_over_one(setup)
+        while (saved := await self._free_one(setup)) is not None:
             try:
                 return await self._ready(partial(self._reset, saved, commit, reason, setup), commit)
             except Occupied as error:
@@ -92,18 +112,28 @@ class Pool:
             self._adding -= 1
             self._changed.set()
 
-    def _reset(self, saved: Saved, commit: str, reason: str, setup: str | None) -> Worktree:
+    def _reset(
+        self, saved: Saved, commit: str, reason: str, setup: str | None, keep: tuple[str, ...] | None = None
+    ) -> Worktree:
+        """Make a worktree ready for a job; `keep`: ignored paths that stay, where the settings do not decide."""
         self._check_occupants(saved.worktree)
-        keep, worktree = self.world.config.worktree.keep, saved.worktree
+        keep, worktree = self.world.config.worktree.keep if keep is None else keep, saved.worktree
         ready = self._ready_for.pop(worktree.name, None)
-        if ready is None or ready.key != setup or (more := beside(self.world.repo, worktree, ready, keep)) is None:
+        more = self._beside(worktree, ready, keep, commit) if ready is not None and ready.key == setup else None
+        if ready is None or more is None:
             self._reset_surely(saved, commit, keep, reason)
             return worktree
         self._reset_surely(saved, commit, None, reason)
         for name in more:
             remove_file(worktree.path, name)
-        self._ready_for[worktree.name] = ready
+        self._ready_for[worktree.name] = replace(ready, commit=commit)
         return worktree
+
+    def _beside(self, worktree: Worktree, ready: Ready, keep: tuple[str, ...], commit: str) -> list[bytes] | None:
+        """What goes although what setting up left may stay for a job at a commit; None: all of it goes."""
+        if not stays_ignored(self.world.integration.objects, ready, commit):
+            return None
+        return beside(self.world.repo, worktree, ready, keep)
 
     def _reset_surely(self, saved: Saved, commit: str, keep: tuple[str, ...] | None, reason: str) -> None:
         try:
@@ -150,8 +180,8 @@ class Pool:
     def _occupants(self, worktree: Worktree) -> list[Occupant]:
         return occupants(worktree.path, self._made.get(worktree.name, EVER))
 
-    async def note_ready(self, worktree: Worktree, setup: str) -> None:
-        ready = await self.world.in_thread(take_stock, self.world.repo, worktree, setup)
+    async def note_ready(self, worktree: Worktree, setup: str, commit: str) -> None:
+        ready = await self.world.in_thread(take_stock, self.world.repo, worktree, setup, commit)
         if ready is not None:
             self._ready_for[worktree.name] = ready
 
@@ -192,21 +222,25 @@ class Pool:
     def keep(self, worktree: Worktree) -> None:
         self._in_use.add(worktree.name)
 
-    async def _free_one(self) -> Saved | None:
+    async def _free_one(self, setup: str | None) -> Saved | None:
         patience = PATIENCE
         while not self._free:
             may_add = self._adding < self._most_adding
-            if may_add and (not self._in_use or patience <= 0 or self._waited >= WORTH * self._cost):
+            if may_add and (not self._in_use or patience <= 0 or self._waited >= WORTH_WAITING * self._cost):
                 return None
             self._changed.clear()
             began = time.monotonic()
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(patience, WORTH * self._cost - self._waited) if may_add else None):
+                async with asyncio.timeout(
+                    min(patience, WORTH_WAITING * self._cost - self._waited) if may_add else None
+                ):
                     await self._changed.wait()
             if may_add:
                 waited = time.monotonic() - began
                 patience, self._waited = patience - waited, self._waited + waited
-        saved = self._free.pop()
+        fits = (one for one in reversed(self._free) if self.is_ready(one.worktree, setup or ""))
+        saved = next(fits, self._free[-1])
+        self._free.remove(saved)
         self._in_use.add(saved.worktree.name)
         return saved
 
@@ -219,11 +253,115 @@ class Pool:
         else:
             await self.world.in_thread(self._remove, saved)
 
+    # ------------------------------------------------------------------------- from one engine to the next
+
+    async def _take_over_one(self, setup: str | None) -> None:
+        """Have a free worktree, if an earlier engine has kept one: that which is set up so, else the newest."""
+        async with self._looking:
+            if self._waiting is None:
+                self._waiting = await self.world.in_thread(self._find_kept)
+        while not self._free and self._waiting:
+            keys = {name: ready.key for name, ready in self._ready_for.items()}
+            kept = next((one for one in self._waiting if setup and keys.get(one.name) == setup), self._waiting[0])
+            self._waiting.remove(kept)
+            if (saved := await self.world.in_thread(self._take_over, kept)) is not None:
+                self._free.append(saved)
+                self._changed.set()
+
+    def _find_kept(self) -> list[Kept]:
+        repo = self.world.repo
+        found = [one for one in kept_worktrees(repo) if one.worktree.path.parent == self.worktrees.root]
+        for kept in found:
+            if (ready := ready_of(repo, kept.name)) is not None:
+                self._ready_for[kept.name] = ready
+        return found
+
+    def _take_over(self, kept: Kept) -> Saved | None:
+        """Claim a worktree that waits, and save what somebody may have put there; None: it is not used."""
+        repo, live, worktree = self.world.repo, self.world.integration.live, kept.worktree
+        if not claim(repo, kept.name):
+            return None
+        try:
+            good = not kept.is_old and kept.rules == checkout_rules(repo)
+            good = good and self.worktrees.take_over(worktree, kept.commit, kept.index)
+            ref, made_from = wip_ref(STRAYS, kept.name, 1), kept.commit if good else None
+            live.census.learn(live.objects.tree_of(kept.commit), Below(kept.attributes, False))
+            left = kept.content if good else None
+            saved = ensure_saved(repo, worktree, ref, WHY, kept.commit, live, made_from=made_from, left=left)
+            if good:
+                return saved
+            self.worktrees.remove(worktree, saved)
+        except (OrchardError, OSError) as error:
+            self._notes.append(f"The worktree {worktree.path}, which waited for this run, is not used: {error}")
+        return None
+
+    def _keep_some(self) -> None:
+        """Keep free worktrees for the next engine, as many and as large as the settings allow."""
+        repo, config = self.world.repo, self.world.config
+        if not config.worktree.keep_size or self.worktrees.root != repo.worktree_root(config.worktree_root):
+            return
+        others = kept_worktrees(repo)
+        candidates = [saved for saved in self._free if self._is_worth_keeping(saved)]
+        candidates = candidates[max(0, len(candidates) - max(0, config.worktree.pool - len(others))) :]
+        room = config.worktree.keep_size - sum(one.size for one in others)
+        with ThreadPoolExecutor(self._most_adding, "orchard-keep") as threads:
+            found = list(threads.map(self._parked, candidates))
+        for saved, kept in reversed(list(zip(candidates, found, strict=True))):
+            self._free.remove(saved)
+            self._spent.append(saved)
+            if kept is not None and kept.size <= room:
+                with suppress(OSError):
+                    note_kept(repo, kept, self._ready_for.get(kept.name))
+                    self._spent.remove(saved)
+                    room -= kept.size
+
+    def _is_worth_keeping(self, saved: Saved) -> bool:
+        git_dir, name = self.world.repo.common_dir / "worktrees" / saved.worktree.name, saved.worktree.name
+        ready = self._ready_for.get(name)
+        files = indexed(git_dir / "index") + (len(ready.files) if ready is not None else 0)
+        return files >= WORTH and saved.submodules is None and not is_sparse(self.world.repo, name)
+
+    def _parked(self, saved: Saved) -> Kept | None:
+        """Leave a worktree as a checkout of the user's commit would, with nothing of a job's but what set it up."""
+        worktree, repo = saved.worktree, self.world.repo
+        try:
+            ready = self._ready_for.get(worktree.name)
+            self._reset(saved, repo.resolve("HEAD")[1], FOR_NEXT, ready.key if ready is not None else None, keep=())
+            self.worktrees.settle_index(worktree, wait=True)
+            if (standing := self.worktrees.standing(worktree)) is None:
+                return None
+            commit, stamp = standing
+            contents = look(repo.worktree_git(worktree.name, worktree.path), worktree.path, untouched=True)
+            live = self.world.integration.live
+            below = live.census.below(live.objects.tree_of(commit))
+            odd = contents.special or contents.empty_folders or contents.nested or below.submodules
+            if odd or not contents.clean:
+                return None
+            ready, rules = self._ready_for.get(worktree.name), checkout_rules(repo)
+            if (size := weight(worktree.path, ready.files if ready is not None else ())) is None:
+                return None
+        except (OrchardError, OSError):
+            return None
+        path, at = str(worktree.path), time.time()
+        return Kept(
+            name=worktree.name,
+            path=path,
+            commit=commit,
+            index=stamp,
+            rules=rules,
+            attributes=below.attributes,
+            ignored=contents.ignored,
+            size=size,
+            at=at,
+        )
+
     async def close(self) -> list[str]:
-        """Remove every free worktree; returns what could not be deleted."""
+        """Keep some of the free worktrees, and remove the others; returns what could not be deleted."""
         failpoint("pool.before-close")
         self._free.extend(saved for saved in self._occupied if not self._occupants(saved.worktree))
         self._occupied.clear()
+        with suppress(OrchardError, OSError):  # without a note they are strays for the next engine
+            await self.world.in_thread(self._keep_some)
         await self.world.in_thread(self._remove_free)
         for saved in self._spent:
             with suppress(OrchardError, OSError):  # then it stays; the next engine saves it and removes it

@@ -1,7 +1,24 @@
 """What sets a new worktree up for a job: works of the job, of the plan or of the configuration, and submodules."""
 
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchard.core.run import Run
+from orchard.engine.programs import PORT
 from orchard.engine.world import World
-from orchard.model.plan import Job, OnFailure, Plan, ProcessWork, Work
+from orchard.git.dependencies.copies import copied_files
+from orchard.git.worktree.setup import included_files
+from orchard.model.plan import AgentWork, Job, OnFailure, Plan, ProcessWork, Work
+from orchard.model.plan_codec import work_json
+
+_OF_A_SESSION = re.compile(
+    r"_|PWD|OLDPWD|SHLVL|TERM.*|COLUMNS|LINES|WINDOWID|DISPLAY|WAYLAND.*|SSH_.*|TMUX.*|STY|WINDOW|COLORTERM|LS_COLORS|PS1"
+    r"|XDG_(SESSION|RUNTIME|SEAT|VTNR).*|DBUS_.*|DESKTOP_.*|GNOME_.*|KDE_.*|VTE_.*|KONSOLE_.*|ITERM_.*|VSCODE_.*|INVOCATION_ID"
+    r"|JOURNAL_STREAM|SYSTEMD_.*|MANAGERPID|LOGNAME|MAIL|EDITOR|VISUAL|PAGER|LESS.*|HISTFILE|PYTEST_.*"
+)
+"""Variables that differ from one terminal to the next, and say nothing about what a program installs."""
 
 UPDATE_SUBMODULES = ProcessWork(
     executable="git",
@@ -18,6 +35,35 @@ def setup_works(plan: Plan, job: Job, world: World, commit: str) -> tuple[Work, 
     if job.setup is not None:
         return (*first, *job.setup)
     return (*first, *(plan.setup if plan.setup is not None else world.setup))
+
+
+def setup_key(world: World, run: Run, job: Job, commit: str, root: Path) -> str | None:
+    """What decides what setting a worktree up leaves there; None: nothing to set up, or nothing that can be spared.
+
+    An agent's work is done anew each time. What programs leave depends on all that they see, and on the wall around
+    them: none takes what another wall let through. What we copy and link ourselves depends on the originals alone.
+    """
+    plan, config, top = run.plan, world.config.worktree, world.repo.main_top
+    works = setup_works(plan, job, world, commit)
+    if any(isinstance(work, AgentWork) or work is UPDATE_SUBMODULES for work in works):
+        return None
+    if any(PORT in str(work_json(work)) for work in works):
+        return None  # the next job has other ports
+    if not works and not (config.include or config.link or config.copy):
+        return None
+    included = included_files(world.repo, top, config.include, (root,))
+    copied = copied_files(world.repo, top, config.copy, (root,))
+    said: list[object] = [config.link, config.copy, included, copied]
+    if works:
+        said += [world.integration.objects.tree_of(commit), [work_json(work) for work in works]]
+        said += [sorted(plan.env.items()), sorted(job.env.items()), world.config.pass_env]
+        said += [sorted(_lasting(world.seen_by_programs).items())]
+        said += [run.sandbox, plan.sandbox, plan.network, job.network, world.config.sandbox]
+    return hashlib.sha256(repr(said).encode(errors="surrogateescape")).hexdigest()
+
+
+def _lasting(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if not _OF_A_SESSION.fullmatch(name)}
 
 
 def wants_submodules(plan: Plan, world: World) -> bool:

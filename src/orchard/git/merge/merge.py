@@ -53,6 +53,11 @@ class Census:
         with self._lock:
             return self._below(tree)
 
+    def learn(self, tree: str, below: Below) -> None:
+        """Believe what an earlier census found: what is below a tree never changes."""
+        with self._lock:
+            self._known[tree] = below
+
     def _below(self, tree: str) -> Below:
         if len(self._known) > REMEMBERED_TREES:
             self._known.clear()

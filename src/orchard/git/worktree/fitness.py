@@ -22,9 +22,9 @@ from msgspec import Struct
 
 from orchard.errors import OrchardError
 from orchard.git.command import Git, GitError
-from orchard.git.folders import parents, plain_content, remove_file
+from orchard.git.folders import lstat, parents, plain_content, remove_file
 from orchard.git.landing.index import BadIndex, Index, Stand, read_index
-from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Change
+from orchard.git.objects.reader import EXECUTABLE, SYMLINK, Change, Objects
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.save import Saved
 from orchard.git.worktree.status import stamp
@@ -36,9 +36,11 @@ TIMEOUT = 120.0
 class Ready(Struct, frozen=True):
     key: str
     files: dict[bytes, tuple[int, ...]]
+    commit: str
+    """Where the worktree stood when git ignored all of these."""
 
 
-def take_stock(repo: Repository, worktree: Worktree, key: str) -> Ready | None:
+def take_stock(repo: Repository, worktree: Worktree, key: str, commit: str) -> Ready | None:
     """What setting up has left; None where it changed more than ignored files, or cannot be looked at as a whole."""
     git = repo.worktree_git(worktree.name, worktree.path)
     try:
@@ -47,7 +49,7 @@ def take_stock(repo: Repository, worktree: Worktree, key: str) -> Ready | None:
         files = _ignored(git, worktree)
     except (GitError, OSError):
         return None
-    return Ready(key, files) if files is not None else None
+    return Ready(key, files, commit) if files is not None else None
 
 
 def beside(repo: Repository, worktree: Worktree, ready: Ready, keep: Sequence[str]) -> list[bytes] | None:
@@ -64,6 +66,26 @@ def beside(repo: Repository, worktree: Worktree, ready: Ready, keep: Sequence[st
     except (GitError, OSError):
         return None
     return sorted(more)
+
+
+def stays_ignored(objects: Objects, ready: Ready, commit: str) -> bool:
+    """Whether git ignores at a commit what setting up has left at another one, and has no file in its place."""
+    if ready.commit == commit:
+        return True
+    folders = {folder for name in ready.files for folder in parents(name)}
+    for change in objects.diff_trees(objects.tree_of(ready.commit), objects.tree_of(commit)):
+        path = change.path
+        if path == b".gitignore" or path.endswith(b"/.gitignore") or path in folders or path in ready.files:
+            return False
+        if not ready.files.keys().isdisjoint(parents(path)):
+            return False
+    return True
+
+
+def index_stamp(admin: Path) -> tuple[int, ...]:
+    """What differs as soon as a program writes to an index: only the kernel sets the time of a change."""
+    found = lstat(admin / "index")
+    return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _ignored(git: Git, worktree: Worktree) -> dict[bytes, tuple[int, ...]] | None:

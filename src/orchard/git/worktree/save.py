@@ -100,6 +100,8 @@ class Saved(Struct, frozen=True):
     """Refs and commits that hold what only git's own notes led to: a rebase that stopped, a reflog."""
     new_files: tuple[bytes, ...] | None = None
     """The worktree stands at `head` but for these files; None where more than that, or something else, differs."""
+    only_ignored: bool = False
+    """The worktree stands at `head` but for ignored files."""
     stands_at: str | None = None
     """The commit that the worktree holds, file by file and nothing besides, while HEAD and the index are at `head`."""
     changes: tuple[Change, ...] = ()
@@ -304,7 +306,9 @@ def _in_result(
     except (GitError, ObjectMissing, OSError):
         return None
     besides = contents.ignored or contents.special or contents.empty_folders
-    proof = replace(proof, new_files=None if contents.changed or besides else contents.untracked)
+    new_files = None if contents.changed or besides else contents.untracked
+    only_ignored = contents.clean and not contents.special and not contents.empty_folders
+    proof = replace(proof, new_files=new_files, only_ignored=only_ignored)
     if left is None or left.picture is None or besides:
         return proof
     return replace(proof, stands_at=result, changes=tuple(live.objects.diff_trees(*trees)))

@@ -149,12 +149,12 @@ def picture(path: Path, index: Path | None = None) -> Picture | None:
 
     Only the kernel sets the time of a change: where two pictures are the same, nothing happened between.
     """
-    if index is not None and _indexed(index) > PICTURED:
+    if index is not None and indexed(index) > PICTURED:
         return None
     rows: list[bytes] = []
     odd: list[bytes] = []
     folders = [os.fsencode(path)]
-    usual = _usual_modes(path)
+    usual = usual_modes(path)
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
@@ -172,7 +172,7 @@ def picture(path: Path, index: Path | None = None) -> Picture | None:
     return Picture(hashlib.sha256(b"\0".join(sorted(rows))).digest(), tuple(sorted(odd)))
 
 
-def _indexed(index: Path) -> int:
+def indexed(index: Path) -> int:
     """How many files an index lists, by its header; 0 where that cannot be told."""
     with suppress(OSError), open_plain(index) as file:
         header = file.read(12)
@@ -200,7 +200,7 @@ def stamp(found: os.stat_result) -> tuple[int, int, int, int, int]:
     return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _usual_modes(path: Path) -> frozenset[int]:
+def usual_modes(path: Path) -> frozenset[int]:
     """The modes that git gives to files and folders of a worktree, by those of the worktree and its `.git`."""
     try:
         plain = stat.S_IMODE((path / ".git").lstat().st_mode)

@@ -32,7 +32,6 @@ from orchard.git.folders import (
     delete_children,
     entries,
     exclude,
-    lstat,
     mounts_below,
     remove_file,
     remove_special,
@@ -110,14 +109,14 @@ class Worktrees(Struct):
     def made_from(self, worktree: Worktree) -> str | None:
         """The commit we made a worktree's index from; None if another git may have written to it since."""
         commit, stamp, _ = self._made.get(worktree.name, ("", (), None))
-        return commit if commit and _index_stamp(self._admin(worktree)) == stamp else None
+        return commit if commit and fitness.index_stamp(self._admin(worktree)) == stamp else None
 
     def left_by(self, worktree: Worktree) -> Left | None:
         """What the worktree held when its work was committed, if that was noted and nobody went on there."""
         return self._made.get(worktree.name, ("", (), None))[2]
 
-    def settle_index(self, worktree: Worktree) -> None:
-        """Spare later looks at a large worktree from reading every file again.
+    def settle_index(self, worktree: Worktree, *, wait: bool = False) -> None:
+        """Spare later looks at a large worktree from reading every file again; `wait`: a second at most.
 
         Git trusts its notes on a file only if they are older, in whole seconds, than the index that holds them.
         A checkout writes both in the same second, so nothing is trusted until the index is written once more.
@@ -125,25 +124,39 @@ class Worktrees(Struct):
         index = self._admin(worktree) / "index"
         with suppress(OSError, GitError):
             found = index.lstat()
+            if wait and found.st_size >= SETTLED_FROM:
+                time.sleep(min(1.0, max(0.0, int(found.st_mtime) + 1 - time.time())))
             if worktree.name not in self._unsettled or int(time.time()) <= int(found.st_mtime):
                 return
             self._unsettled.discard(worktree.name)
-            commit = self.made_from(worktree)
-            if commit is not None and found.st_size >= SETTLED_FROM:
+            if (commit := self.made_from(worktree)) is not None and found.st_size >= SETTLED_FROM:
                 git = self.repo.worktree_git(worktree.name, worktree.path)
                 written = self._is_written(worktree)
                 git("update-index", "-q", "--refresh", ok=(0, 1), timeout=ADD_TIMEOUT)
                 self.note_index(worktree, commit, self.left_by(worktree))
                 if not written:
-                    self._stood[worktree.name] = (commit, _index_stamp(self._admin(worktree)))
+                    self._stood[worktree.name] = (commit, fitness.index_stamp(self._admin(worktree)))
 
     def note_index(self, worktree: Worktree, commit: str, left: Left | None = None) -> None:
-        self._made[worktree.name] = (commit, _index_stamp(self._admin(worktree)), left)
+        self._made[worktree.name] = (commit, fitness.index_stamp(self._admin(worktree)), left)
 
     def _note_checkout(self, worktree: Worktree, commit: str) -> None:
         self.note_index(worktree, commit)
-        self._stood[worktree.name] = (commit, _index_stamp(self._admin(worktree)))
+        self._stood[worktree.name] = (commit, fitness.index_stamp(self._admin(worktree)))
         self._unsettled.add(worktree.name)
+
+    def standing(self, worktree: Worktree) -> tuple[str, tuple[int, ...]] | None:
+        """The commit that a worktree stands at, and the stamp of its index; None if a git wrote to that since."""
+        made, stood = self.made_from(worktree), self._stood.get(worktree.name)
+        return stood if stood and stood[0] == made and not self._is_written(worktree) else None
+
+    def take_over(self, worktree: Worktree, commit: str, stamp: tuple[int, ...]) -> bool:
+        """Go on with a worktree that another engine left at a commit; False if git's notes are not as they were."""
+        admin = self._admin(worktree)
+        same = fitness.index_stamp(admin) == stamp and fitness.is_detached_at(admin, commit)
+        if same and self.exists(worktree) and _pointer(admin) == worktree.path:
+            self._made[worktree.name], self._stood[worktree.name] = (commit, stamp, None), (commit, stamp)
+        return self.standing(worktree) is not None
 
     def reset(
         self,
@@ -163,7 +176,8 @@ class Worktrees(Struct):
         failpoint("worktree.before-reset")
         if reason is not None:
             self._label(worktree, reason)
-        stays = saved.new_files is not None and saved.head == commit and fitness.is_detached_at(admin, commit)
+        clean = saved.new_files is not None or (keep is None and saved.only_ignored)
+        stays = clean and saved.head == commit and fitness.is_detached_at(admin, commit)
         if stays and not written and self.made_from(worktree) == commit:
             self._take_out(worktree, saved.new_files or ())
             self.note_index(worktree, commit)
@@ -176,7 +190,7 @@ class Worktrees(Struct):
 
     def _is_written(self, worktree: Worktree) -> bool:
         """Whether we or a job have written to the index since the last checkout."""
-        return self._stood.get(worktree.name, ("", ()))[1] != _index_stamp(self._admin(worktree))
+        return self._stood.get(worktree.name, ("", ()))[1] != fitness.index_stamp(self._admin(worktree))
 
     def _label(self, worktree: Worktree, reason: str) -> None:
         """Have git's lock say whom the worktree is for now; it is held all the while, also when power fails here."""
@@ -455,12 +469,6 @@ class Worktrees(Struct):
         if not WORKTREE_NAME.fullmatch(worktree.name):
             raise ValueError(f"{worktree.name!r} is not the name of a worktree of ours")
         return self.repo.common_dir / "worktrees" / worktree.name
-
-
-def _index_stamp(admin: Path) -> tuple[int, ...]:
-    """What differs as soon as a program writes to an index: only the kernel sets the time of a change."""
-    found = lstat(admin / "index")
-    return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def _pointer(admin: Path) -> Path | None:

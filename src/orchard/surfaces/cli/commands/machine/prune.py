@@ -8,7 +8,8 @@ import click
 
 from orchard.app import App
 from orchard.core.views.documents import PlanSummary
-from orchard.errors import EXIT_WAITING, NeedsPerson
+from orchard.errors import EXIT_WAITING, NeedsPerson, UsageError
+from orchard.git.dependencies.kept import Kept, kept_worktrees, let_go_of_all
 from orchard.model.statuses import OVER
 from orchard.surfaces.cli.followed import open_session
 from orchard.surfaces.cli.group import verb
@@ -21,11 +22,13 @@ from orchard.surfaces.cli.terminal import Terminal
 OVER_WORDS = frozenset(map(str, OVER))
 
 
-def _age(context: click.Context, parameter: click.Parameter, value: str) -> float:
+def _age(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
     from pydantic_core import PydanticCustomError
 
     from orchard.planfile.rules import seconds
 
+    if value is None:
+        return None
     try:
         return seconds(value)
     except PydanticCustomError as error:
@@ -33,22 +36,32 @@ def _age(context: click.Context, parameter: click.Parameter, value: str) -> floa
         raise click.BadParameter(str(said), context, parameter) from None
 
 
-@verb("prune", examples="orchard prune --older-than 30d --dry-run\norchard prune --older-than 12h --yes")
+@verb(
+    "prune",
+    examples="orchard prune --older-than 30d --dry-run\norchard prune --older-than 12h --yes\n"
+    "orchard prune --worktrees",
+)
 @click.option(
     "--older-than",
     metavar="AGE",
-    required=True,
     callback=_age,
     help="Purge plans that ended longer ago than this: 30d, 12h, 90m.",
 )
-@click.option("-n", "--dry-run", is_flag=True, help="Show which plans would be purged, and remove nothing.")
+@click.option("--worktrees", is_flag=True, help="Remove the warm worktrees that wait for the next run, of any age.")
+@click.option("-n", "--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @yes_option
-def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> int:
+def prune(terminal: Terminal, older_than: float | None, worktrees: bool, dry_run: bool, yes: bool) -> int:
     """Their commits that have not landed, their saved work and their logs are removed for good; what has landed stays.
     Plans that are under way or wait for a person are never meant. Without a terminal, pass --yes;
-    otherwise it exits with 4.
+    otherwise it exits with 4. Warm worktrees that have waited as long for the next run go as well.
     """
     app, now = app_of(terminal), time.time()
+    if older_than is None and not worktrees:
+        raise UsageError("Say what to remove.", "Pass --older-than AGE for plans, --worktrees for warm worktrees.")
+    before = None if worktrees or older_than is None else now - older_than
+    waiting = [one for one in kept_worktrees(app.repo) if before is None or one.at < before]
+    if older_than is None:
+        return _answer(terminal, [], _without(app, terminal, waiting, before, dry_run), purged=False)
     old = [plan for plan in app.plans(deleted=True) if _is_old(plan, now - older_than)]
     rows: list[list[Piece]] = [
         [(safe(plan.id), "strong"), text.status_piece(plan.status), (text.when(plan.ended_at, now), "dim"),
@@ -58,7 +71,8 @@ def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> in
     if not dry_run and left_refs(app):
         asyncio.run(_tidy(app))
     if dry_run or not old:
-        terminal.answer({"plans": [plan.id for plan in old], "purged": False}, *table(rows))
+        gone = _without(app, terminal, waiting, before, dry_run)
+        _answer(terminal, old, gone, *table(rows), purged=False)
         terminal.note(text.done(f"{text.many(len(old), 'plan')} would be purged." if old else "No plan is that old."))
         return 0
     question = f"Remove {text.many(len(old), 'plan')} for good, with commits that have not landed, saved work and logs?"
@@ -70,9 +84,27 @@ def prune(terminal: Terminal, older_than: float, dry_run: bool, yes: bool) -> in
             terminal.note(text.done(text.NOTHING_CHANGED))
             return EXIT_WAITING
     asyncio.run(_purge(app, old))
-    gone: list[Line] = [text.done(f"Purged plan {plan.id}.") for plan in old]
-    terminal.answer({"plans": [plan.id for plan in old], "purged": True}, *gone)
+    gone = _without(app, terminal, waiting, before, dry_run)
+    told: list[Line] = [text.done(f"Purged plan {plan.id}.") for plan in old]
+    return _answer(terminal, old, gone, *told, purged=True)
+
+
+def _answer(terminal: Terminal, old: list[PlanSummary], gone: list[Kept], *lines: Line, purged: bool) -> int:
+    paths = [one.path for one in gone]
+    terminal.answer({"plans": [plan.id for plan in old], "purged": purged, "worktrees": paths}, *lines)
     return 0
+
+
+def _without(app: App, terminal: Terminal, waiting: list[Kept], before: float | None, dry_run: bool) -> list[Kept]:
+    """Remove the worktrees that wait since before a moment, and say so; returns those that went, or would."""
+    root = app.repo.worktree_root(app.settings.config.worktree_root)
+    gone = waiting if dry_run else let_go_of_all(app.repo, root, before)
+    many = f"{text.many(len(gone), 'warm worktree')} ({sum(one.size for one in gone) / 2**20:,.0f} MiB)"
+    if gone:
+        terminal.note(text.done(f"{many} would be removed." if dry_run else f"Removed {many}."))
+    elif before is None:
+        terminal.note(text.done("No worktree waits for the next run."))
+    return gone
 
 
 def _is_old(plan: PlanSummary, before: float) -> bool:
