@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from orchard.git.merge.memory import SHARED, remember
+from orchard.git.repository import find_repository
 from orchard.surfaces.cli.commands.plans.tasks import plan_of_tasks
 from tests.acceptance.program import Desk, desks
 
@@ -55,6 +57,21 @@ def test_a_dry_run_shows_everything_and_starts_nothing(desk: Desk) -> None:
     for part in ("Greet Ada", "after greet", "echo hello Ada $MARK > greet.txt", "goal", "Nothing was started"):
         assert part in shown, part
     assert desk.fingerprint() == before
+
+
+def test_a_dry_run_says_what_earlier_work_spares_the_run(desk: Desk) -> None:
+    plan = desk.plan(PLAN)
+    before = desk("run", plan, "-n", "--json").json
+    (desk.repo.path / "node_modules").mkdir()
+    remember(find_repository(desk.repo.path), SHARED, "0" * 64, desk.repo("rev-parse", "HEAD:README.md").strip())
+    desk.env["ORCHARD_WORKTREE_COPY"] = "node_modules,absent"
+
+    after, shown = desk("run", plan, "-n", "--json").json, desk("run", plan, "-n").out
+
+    assert (before["copies"], before["resolved_before"], before["reused"]) == ([], False, [])
+    assert (after["copies"], after["resolved_before"]) == (["node_modules"], True)
+    assert "Every job would run; none is reused." in shown and "copies of node_modules from" in shown
+    assert "would be resolved in the same way" in shown
 
 
 def test_only_runs_what_is_named_and_what_it_needs(desk: Desk) -> None:

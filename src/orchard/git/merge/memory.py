@@ -90,6 +90,11 @@ def share_memory(repo: Repository, plan: str) -> None:
     )
 
 
+def has_shared_memory(repo: Repository) -> bool:
+    """Whether a plan that begins now may find conflicts that were resolved before, by plans that landed."""
+    return bool(list_refs(repo.git, _memory(SHARED, "").rstrip("/")))
+
+
 def _memory(plan: str, key: str) -> str:
     return f"{PREFIX}/resolutions/{job_ref_part(plan)}/{key}"
 

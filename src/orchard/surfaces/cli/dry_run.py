@@ -1,7 +1,7 @@
 """What a run would do: its jobs in their order, who would do them, every command, and where the result would go."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
@@ -9,6 +9,7 @@ from orchard.app import App
 from orchard.core.views.graph import columns
 from orchard.engine.plans.refs import target_of
 from orchard.errors import EXIT_USAGE, OrchardError
+from orchard.git.merge.memory import has_shared_memory
 from orchard.model.events.plans import Json, PlanStarted
 from orchard.model.plan import VALIDATION, AgentWork, JobId, Plan
 from orchard.model.plan_codec import plan_json
@@ -41,6 +42,10 @@ class Rehearsal(Struct, frozen=True):
     """What would stop it."""
     sandbox: str | None = None
     """The wall that would stand around its programs; None: none can be had."""
+    copies: list[str] = []
+    """Folders of the checkout that its worktrees would get copies of."""
+    resolved: bool = False
+    """Whether it may meet conflicts that were resolved before."""
 
     def document(self) -> Json:
         step = columns(self.plan)
@@ -57,6 +62,8 @@ class Rehearsal(Struct, frozen=True):
             "base": {"branch": start.base_branch, "commit": start.base_commit},
             "target": {"branch": start.target_branch, "exists": start.target_commit is not None},
             "reused": [],
+            "copies": self.copies,
+            "resolved_before": self.resolved,
             "problems": self.problems,
             "sandbox": self.sandbox,
         }
@@ -73,7 +80,15 @@ class Rehearsal(Struct, frozen=True):
         if self.sandbox is not None:
             place += [(", ", "dim"), text.wall(self.sandbox, "dim")]
         ended: Line = [("Nothing was started. ", ""), ("Every job would run; none is reused.", "dim")]
-        return [place, *proposal_lines(self.plan, self.agents), [], ended]
+        return [place, *proposal_lines(self.plan, self.agents), [], ended, *self._used_again()]
+
+    def _used_again(self) -> Iterator[Line]:
+        """What earlier work spares this run, though every job of it runs."""
+        if self.copies:
+            named = ", ".join(safe(name, 80) for name in self.copies)
+            yield [(f"Worktrees would get copies of {named} from your checkout.", "dim")]
+        if self.resolved:
+            yield [("Conflicts that were resolved in plans that landed would be resolved in the same way.", "dim")]
 
     @property
     def _jobs(self) -> list[JobId]:
@@ -101,7 +116,10 @@ def rehearse(app: App, plan: Plan) -> Rehearsal:
     doers = {job.id: doer(job.work) for job in plan.jobs.values() if isinstance(job.work, AgentWork)}
     wall, why = _wall(config.sandbox.level, plan)
     problems = [*(f"{spoken(one.path)}: {one.message}" for one in found), *why]
-    return Rehearsal(plan, start, doers, helper_of(plan, config), problems, wall)
+    top = app.repo.main_top or app.repo.top
+    copies = [name for name in config.worktree.copy if top is not None and (top / name).is_dir()]
+    helper, resolved = helper_of(plan, config), has_shared_memory(app.repo)
+    return Rehearsal(plan, start, doers, helper, problems, wall, copies, resolved)
 
 
 def _wall(level: Level, plan: Plan) -> tuple[str | None, list[str]]:
