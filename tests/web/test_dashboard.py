@@ -144,16 +144,29 @@ def test_several_plans_are_canceled_with_one_question(tab: Tab) -> None:
 def test_a_graph_is_changed_around_a_job_that_has_not_started(tab: Tab) -> None:
     gate = tab.desk.folder / "shape"
     wait = f"while [ ! -e {gate} ]; do sleep 0.05; done; echo a > a"
-    plan = submitted(tab, "Shape", shell("a", wait), shell("b", "echo b > b", "a"), shell("c", "echo c > c", "b"))
+    plan = submitted(
+        tab,
+        "Shape",
+        shell("a", wait),
+        shell("b", "echo b > b", "a"),
+        shell("c", "echo c > c", "b"),
+        shell("d", "echo d > d", "a", group="g"),
+    )
     tab.job(plan, "b")
     tab.press("Add a job before")
     tab.page.get_by_role("textbox", name="The job").fill("new: echo new > new.txt")
     tab.press("Add it")
     until(lambda: job_of(tab, plan, "b")["needs"] == ["new"], seconds=20)
+    tab.plan(plan)
+    expect(tab.page.locator("a.node")).to_have_count(6)
+    tab.page.locator(".box button").click()
+    expect(tab.page.locator("a.node")).to_have_count(5)
+    tab.page.locator(".node.folded").click()
+    expect(tab.page.locator("a.node")).to_have_count(6)
     tab.job(plan, "c")
     tab.press("Remove")
     tab.press("Remove it")
-    expect(tab.page.locator("a.node")).to_have_count(4)
+    expect(tab.page.locator("a.node")).to_have_count(5)
     gate.touch()
 
     until(lambda: tab.desk.status(plan)["plan"]["landed"], seconds=30)

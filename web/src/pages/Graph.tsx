@@ -1,6 +1,6 @@
 // The graph of a plan: live, with groups that fold, and the way that takes longest.
 import { Background, Controls, Handle, MiniMap, Position, ReactFlow, useReactFlow, useStore, type Edge, type Node, type NodeProps } from "@xyflow/react";
-import { memo, useEffect, useMemo, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { jobsOf, type Plan } from "../deltas";
 import { FOLDED_FROM, criticalPath, draw, groupsOf, pathsOf } from "../graph";
 import type { JobStatus, JobView } from "../generated/api";
@@ -22,7 +22,8 @@ interface Data extends Record<string, unknown> {
   sub: string;
   address?: string;
   vertical: boolean;
-  toggle?: () => void;
+  toggle?: (group: string) => void;
+  group?: string;
   folded?: boolean;
   waitsFor?: string;
 }
@@ -38,12 +39,8 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
   const shape = jobs.map((job) => `${job.id}<${job.needs.join(",")}|${job.group ?? ""}`).join("\n");
   const drawing = useMemo(() => draw(jobs, folded, direction), [shape, folded, direction]);
   const path = useMemo(() => (critical ? criticalPath(jobs) : new Set<string>()), [critical, jobs]);
-  const toggle = (group: string) =>
-    setFolded((now) => {
-      const next = new Set(now);
-      if (!next.delete(group)) next.add(group);
-      return next;
-    });
+  // The same for as long as the page is: a node that is kept would hold on to everything that its drawing knew.
+  const toggle = useCallback((group: string) => setFolded((now) => toggled(now, group)), []);
   const moved = useRef(false);
   const vertical = direction === "TB";
   const tallies = useMemo(() => tallied(jobs), [jobs]);
@@ -60,7 +57,7 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
     if (one.kind === "job") return { ...base, type: "job", data: jobData(repo, plan, name, now, vertical), ...(path.has(name) ? { className: "critical" } : {}) };
     const status: JobStatus = plan.plan.groups?.[name] ?? "pending";
     const { all, done } = tallies.get(name) ?? { all: 0, done: 0 };
-    const data: Data = { tone: statusTone(status), status, label: visibleName(name.split("/").at(-1) ?? name), sub: `${done} of ${count(all, "job")}`, vertical, toggle: () => toggle(name), folded: one.kind === "folded" };
+    const data: Data = { tone: statusTone(status), status, label: visibleName(name.split("/").at(-1) ?? name), sub: `${done} of ${count(all, "job")}`, vertical, toggle, group: name, folded: one.kind === "folded" };
     return { ...base, type: one.kind === "folded" ? "folded" : "box", data, zIndex: one.kind === "box" ? -1 : 0 };
   }
   const tones = new Map(nodes.map((node) => [node.id, node.data.tone]));
@@ -106,6 +103,12 @@ function sameNode(one: Node<Data>, other: Node<Data>): boolean {
   const [data, now] = [one.data, other.data];
   if (one.position.x !== other.position.x || one.position.y !== other.position.y || one.width !== other.width || one.height !== other.height || one.type !== other.type || one.className !== other.className) return false;
   return (["tone", "status", "label", "sub", "address", "vertical", "folded"] as const).every((name) => data[name] === now[name]);
+}
+
+function toggled(folded: ReadonlySet<string>, group: string): ReadonlySet<string> {
+  const next = new Set(folded);
+  if (!next.delete(group)) next.add(group);
+  return next;
 }
 
 /** How many jobs are in each group and those below it, and how many of them are done. */
@@ -172,7 +175,7 @@ const JobNode = memo(({ data }: NodeProps<Node<Data>>) => (
 ));
 
 const FoldedNode = memo(({ data }: NodeProps<Node<Data>>) => (
-  <button className={`node folded nopan n-${data.tone}`} onClick={data.toggle} style={{ textAlign: "left" }} aria-expanded="false">
+  <button className={`node folded nopan n-${data.tone}`} onClick={() => data.toggle?.(data.group ?? "")} style={{ textAlign: "left" }} aria-expanded="false">
     <Ends vertical={data.vertical} />
     <span className="title cut row">
       <Icon shape="unfold" size={13} />
@@ -187,7 +190,7 @@ const FoldedNode = memo(({ data }: NodeProps<Node<Data>>) => (
 
 const BoxNode = memo(({ data }: NodeProps<Node<Data>>) => (
   <div className="box">
-    <button className="nopan" onClick={data.toggle} aria-expanded="true" title="Fold this group">
+    <button className="nopan" onClick={() => data.toggle?.(data.group ?? "")} aria-expanded="true" title="Fold this group">
       <Icon shape="fold" size={13} />
       <span className="cut">{data.label}</span>
       <span className={`t-${data.tone} small`}>{data.sub}</span>
