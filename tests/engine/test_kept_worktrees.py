@@ -10,12 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from orchard.engine.machine import pool
+from orchard.engine.server import start as opening
 from orchard.git.dependencies import kept
 from orchard.git.dependencies.kept import Kept, kept_worktrees, note_kept, ready_of
 from orchard.git.repository import find_repository
 from orchard.model.events.plans import WorktreeTaken
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard
+from tests.engine.scripted import ScriptedAgents, writes
 
 pytestmark = pytest.mark.anyio
 
@@ -188,14 +190,33 @@ async def test_what_was_set_up_behind_another_wall_or_by_other_variables_is_set_
     assert again == name and setups(root) == 2 and seen.split() == CLEAN
 
 
-async def test_what_was_left_by_a_setup_that_failed_first_is_for_no_other_run(orchard: Orchard, root: Path) -> None:
-    """Whoever mended it may have left more than the setup itself."""
-    setup = f"{SETUP}; test -e {root}/mended"
-    await orchard.run(plan(root, LOOK, setup=setup))
-    (root / "mended").touch()
-    await orchard.ask("retry_plan", jobs=["j0"])
+async def test_what_an_agent_left_that_mended_the_setup_is_for_no_other_job(
+    orchard: Orchard, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = ScriptedAgents()
+    monkeypatch.setattr(opening, "Agents", lambda config, host: agents)
+    agents.add("medic", writes({"installed/mended": "evil"}, says="Mended."))
+    monkeypatch.setenv("ORCHARD_HEAL_AGENT", "medic")
+    setup = f"{SETUP}; test -e installed/mended || test -e {root}/well"
 
-    assert not list((orchard.repo.path / ".git/orchard/kept").glob("*.ready"))
+    await orchard.run(plan(root, LOOK, setup=setup))
+    assert orchard.status()["plan"]["status"] == "succeeded" and waiting(orchard), "it was mended"
+    (root / "well").touch()
+    _, seen = await found(orchard, plan(root, LOOK, setup=setup))
+
+    assert seen.split() == CLEAN
+
+
+async def test_a_worktree_that_another_process_has_claimed_is_not_used(
+    orchard: Orchard, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, _ = await found(orchard, plan(root, LOOK))
+    repo = find_repository(orchard.repo.path)
+    monkeypatch.setattr(pool, "claim", lambda repo, name: kept.claim(repo, name) and kept.claim(repo, name))
+
+    other, _ = await found(orchard, plan(root, LOOK))
+
+    assert other != name and name not in [one.name for one in kept_worktrees(repo)]
 
 
 @pytest.mark.parametrize(("variable", "value"), [("KEEP_SIZE", "0"), ("POOL", "0"), ("KEEP_SIZE", "1")])
