@@ -19,7 +19,8 @@ sys.path.insert(0, str(ROOT))
 def main(arguments: list[str]) -> int:
     """Play the points and print a table; 1 if one is not as it should be."""
     from tests.docs.day import a_day, projects
-    from tests.docs.points import POINTS
+    from tests.docs.points import POINTS as BUGS_AND_GAPS
+    from tests.docs.puzzles import PUZZLES
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--archives", type=Path, help="a folder with archives of sources")
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
         known = projects(given.archives, Path(scratch))
-        for number, point in enumerate(POINTS):
+        for number, point in enumerate((*BUGS_AND_GAPS, *PUZZLES)):
             if given.points and point.name not in given.points:
                 continue
             name = list(known)[number % len(known)]

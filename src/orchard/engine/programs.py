@@ -89,13 +89,16 @@ def command_line(work: Work) -> tuple[str, ...]:
 
 
 def shown(work: Work) -> str:
+    """A work as a person knows it: of a script, the first line that does something."""
     if isinstance(work, ShellWork):
         text = work.command
     elif isinstance(work, ProcessWork):
         text = " ".join((work.executable, *work.args))
     else:
         text = f"@{work.agent or 'agent'}" if isinstance(work, AgentWork) else type(work).__name__
-    first = for_screen(text).strip().split("\n", 1)[0]
+    lines = [line.strip() for line in for_screen(text).split("\n") if line.strip()]
+    telling = [line for line in lines if not line.startswith(("#", "set -", "set +"))] or lines or [""]
+    first = telling[0] if len(telling) == 1 else f"{telling[0]} …"
     return first if len(first) <= 100 else f"{first[:99]}…"
 
 
