@@ -3,6 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -258,6 +259,29 @@ def test_content_is_brought_in_only_under_its_own_name_and_through_no_link(tmp_p
     put(folder / "objects" / name[:2] / name[2:4] / name, "x")
     assert large.bring_in(kept, folder) == ["b" * 64] and large.is_empty(folder)
     assert [path.name for path in kept.rglob("*") if path.is_file()] == [name]
+
+
+def test_a_large_file_is_taken_away_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is read, a program of the job that still runs puts the repository's own folder in its place."""
+    kept, folder = tmp_path / "kept", tmp_path / "folder"
+    name = hashlib.sha256(b"content").hexdigest()
+    place = folder / "objects" / name[:2] / name[2:4]
+    place.mkdir(parents=True)
+    (place / name).write_bytes(b"content")
+    (kept / "tmp").mkdir(parents=True)
+    copied = large._copied
+
+    def swapped(*args: Any) -> bool:
+        done = copied(*args)
+        place.rename(tmp_path / "gone")
+        place.symlink_to(kept / "objects" / name[:2] / name[2:4])
+        return done
+
+    monkeypatch.setattr(large, "_copied", swapped)
+
+    assert large.bring_in(kept, folder) == []
+    assert (kept / "objects" / name[:2] / name[2:4] / name).read_bytes() == b"content"
+    assert not (tmp_path / "gone" / name).exists()
 
 
 def test_a_large_file_of_holes_or_above_the_limit_is_refused_unread(tmp_path: Path) -> None:

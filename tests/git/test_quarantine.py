@@ -1,15 +1,20 @@
 """What a job's own git wrote comes into the repository whole and checked, or not at all."""
 
+import hashlib
+import os
+import re
 import resource
 import subprocess
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchard.errors import OrchardError
-from orchard.git.objects import quarantine
+from orchard.git.objects import lengths, quarantine
+from orchard.git.objects.lengths import Room
 from orchard.git.objects.quarantine import Brought, bring_in, is_empty, variables
 from orchard.git.repository import Repository
 from orchard.testing import Repo
@@ -186,7 +191,132 @@ def test_an_object_that_would_fill_the_memory_once_git_unpacks_it_is_refused(
     put.parent.mkdir()
     put.write_bytes(zlib.compress(b"blob %d\0" % (900 << 30) + bytes(1 << 20)))
 
-    assert "says that it has more than 2 GiB" in (bring_in(repository, folder).refused or "")
+    assert "more than 2 GiB once git unpacks it" in (bring_in(repository, folder).refused or "")
+
+
+def test_small_objects_that_are_much_together_once_git_unpacks_them_are_refused(
+    repo: Repo, repository: Repository, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is allowed, and all are small on disk."""
+    monkeypatch.setattr(quarantine, "LARGEST", 3 << 20)
+    for number in range(4):
+        job_git(repo, repository, folder, "hash-object", "-w", "--stdin", stdin=bytes([number]) * (1 << 20))
+
+    assert "once git unpacks it" in (bring_in(repository, folder).refused or "")
+    monkeypatch.setattr(quarantine, "LARGEST", 5 << 20)
+    assert bring_in(repository, folder) == Brought(4)
+
+
+def test_an_object_that_hides_its_length_is_refused(repo: Repo, repository: Repository, folder: Path) -> None:
+    """Blocks with nothing in them stand before the header; git would read on."""
+    packer = zlib.compressobj()
+    start = packer.compress(b"") or b"\x78\x9c"
+    put = folder / "aa" / ("b" * 38)
+    put.parent.mkdir()
+    body = zlib.compress(b"blob 5000000000\0" + bytes(1 << 16))[2:]
+    put.write_bytes(start + b"\0\0\0\xff\xff" * 2000 + body)
+
+    assert "does not say how long" in (bring_in(repository, folder).refused or "")
+
+
+def pack_of(*entries: bytes, number: int | None = None) -> bytes:
+    head = b"PACK" + (2).to_bytes(4, "big") + (len(entries) if number is None else number).to_bytes(4, "big")
+    return head + b"".join(entries) + hashlib.sha1(head + b"".join(entries)).digest()
+
+
+def entry(kind: int, length: int, content: bytes, base: bytes = b"") -> bytes:
+    numbers = [kind << 4 | length & 15]
+    length >>= 4
+    while length:
+        numbers[-1] |= 128
+        numbers.append(length & 127)
+        length >>= 7
+    return bytes(numbers) + base + zlib.compress(content)
+
+
+def number_of(value: int) -> bytes:
+    """As a delta writes it."""
+    found = [value & 127]
+    while value := value >> 7:
+        found[-1] |= 128
+        found.append(value & 127)
+    return bytes(found)
+
+
+BLOB, BY_PLACE, BY_NAME = 3, 6, 7
+SMALL = entry(BLOB, 5, b"small")
+DELTA = number_of(5) + number_of(900 << 30) + b"\x90\x05"
+
+
+@pytest.mark.parametrize(
+    ("pack", "said"),
+    [
+        (pack_of(entry(BLOB, 900 << 30, bytes(1000))), "more than 2 GiB once"),
+        (pack_of(entry(BLOB, 10, bytes(1000))), "longer than it says"),
+        (pack_of(SMALL, entry(BY_PLACE, len(DELTA), DELTA, bytes([len(SMALL)]))), "more than 2 GiB once"),
+        (pack_of(SMALL, entry(BY_NAME, len(DELTA), DELTA, bytes(20))), "more than 2 GiB once"),
+        (pack_of(SMALL, number=1 << 31), "damaged"),
+        (pack_of(SMALL[:-6]), "damaged"),
+        (pack_of(b"\xff" * 5000), "damaged|more than"),
+        (pack_of(*[SMALL] * 30), "more than 20 objects"),
+    ],
+    ids=["long", "lying", "delta", "delta by name", "count", "cut", "numbers", "many"],
+)
+def test_packs_that_are_more_than_they_seem_are_refused_before_git_reads_them(
+    repository: Repository, folder: Path, monkeypatch: pytest.MonkeyPatch, pack: bytes, said: str
+) -> None:
+    monkeypatch.setattr(lengths, "MOST_OBJECTS", 20)
+    (folder / "pack").mkdir()
+    (folder / f"pack/pack-{'0' * 40}.pack").write_bytes(pack)
+
+    assert re.search(said, bring_in(repository, folder).refused or "")
+
+
+def test_what_packs_say_of_their_lengths_is_what_git_finds(repo: Repo, repository: Repository, folder: Path) -> None:
+    lines = [f"line {number}" for number in range(3000)]
+    for number in range(6):
+        lines[number * 100] = f"changed {number}"
+        repo.commit({"a.txt": "\n".join(lines), f"new{number}": "x" * number * 1000})
+    listed = repo("cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
+    job_git(repo, repository, folder, "pack-objects", "-q", str(folder / "pack/pack"), stdin=listed.encode())
+    (pack,) = (folder / "pack").glob("*.pack")
+    said = repo("verify-pack", "-v", str(pack)).splitlines()
+    rows = [row.split() for row in said if len(row) > 40 and row.split()[1] in ("blob", "tree", "commit")]
+    assert any(len(row) == 7 for row in rows)  # deltas
+
+    room = Room(1 << 30, 20)
+    room.take(pack, packed=True)
+
+    assert (1 << 30) - room._left == sum(int(row[2]) for row in rows)
+    assert bring_in(repository, folder).refused is None
+
+
+@pytest.mark.parametrize("which", ["top", "inner"])
+def test_a_folder_that_becomes_a_link_while_it_is_looked_through_is_not_followed(
+    repo: Repo, repository: Repository, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    private = Repo.make(tmp_path / "private")
+    private.commit({"secret.txt": "the secret\n"})
+    objects = private.path / ".git/objects"
+    secret = private("rev-parse", "HEAD:secret.txt").strip()
+    (folder / secret[:2]).mkdir()
+    scan = os.scandir
+
+    def swapped(place: Any) -> Any:
+        """A program of the job that still runs acts as soon as the names have been read."""
+        found = list(scan(place))
+        [one.is_dir(follow_symlinks=False) for one in found]
+        if which == "inner" and (folder / secret[:2]).is_dir() and not (folder / secret[:2]).is_symlink():
+            (folder / secret[:2]).rmdir()
+            (folder / secret[:2]).symlink_to(objects / secret[:2])
+        elif which == "top" and not folder.is_symlink():
+            folder.rename(tmp_path / "gone")
+            folder.symlink_to(objects)
+        return nullcontext(found)
+
+    monkeypatch.setattr(os, "scandir", swapped)
+
+    assert bring_in(repository, folder) == Brought()
 
 
 def test_notes_for_git_are_written_through_no_link(repository: Repository, folder: Path, tmp_path: Path) -> None:

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from orchard.files import is_hollow, open_plain
-from orchard.git.folders import entries
+from orchard.files import held, is_hollow, open_plain
 from orchard.git.repository import Repository
 from orchard.process.sandbox.policy import Mount
 
 DRIVER = "filter.lfs"
-_NAME = re.compile("[0-9a-f]{64}")
+_PART, _NAME = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{64}")
 _BLOCK = 1 << 20
 
 
@@ -43,13 +42,16 @@ def bring_in(kept: Path, folder: Path, most: int | None = None) -> list[str]:
     What is mostly holes, or has more than `most` bytes, is not read at all.
     """
     refused = []
-    for path in _found(folder):
-        goal = kept / "objects" / path.name[:2] / path.name[2:4] / path.name
-        brought = goal.exists() or _copied(path, goal, kept / "tmp", most)
+    for place, name in _found(folder):
+        goal = kept / "objects" / name[:2] / name[2:4] / name
+        brought = goal.exists() or _copied(place, name, goal, kept / "tmp", most)
         with suppress(OSError):
-            path.unlink() if brought else path.rename(path.with_name(f"{path.name}.refused"))
+            if brought:
+                os.unlink(name, dir_fd=place)
+            else:
+                os.rename(name, f"{name}.refused", src_dir_fd=place, dst_dir_fd=place)
         if not brought:
-            refused.append(path.name)
+            refused.append(name)
     return refused
 
 
@@ -58,25 +60,31 @@ def is_empty(folder: Path) -> bool:
     return not os.path.lexists(folder) or next(_found(folder), None) is None
 
 
-def _found(folder: Path) -> Iterator[Path]:
-    """Files that are called as LFS calls them, in folders that are no links."""
-    top = folder / "objects"
-    if folder.is_symlink() or top.is_symlink():
-        return
-    for first in entries(top):
-        for second in entries(first.path) if first.is_dir(follow_symlinks=False) else ():
-            for one in entries(second.path) if second.is_dir(follow_symlinks=False) else ():
-                if _NAME.fullmatch(one.name) and one.is_file(follow_symlinks=False):
-                    yield Path(one.path)
+def _found(folder: Path) -> Iterator[tuple[int, str]]:
+    """Files that are called as LFS calls them, each with the open folder that it is in.
+
+    A program of the job may still run. It can put a link in the place of a folder, but not in that of an open one.
+    """
+    with suppress(OSError), held(folder, "objects") as top:
+        for first in _names(top, _PART):
+            with suppress(OSError), held(first, around=top) as outer:
+                for second in _names(outer, _PART):
+                    with suppress(OSError), held(second, around=outer) as place:
+                        yield from ((place, name) for name in _names(place, _NAME))
 
 
-def _copied(path: Path, goal: Path, scratch: Path, most: int | None) -> bool:
+def _names(place: int, fits: re.Pattern[str]) -> list[str]:
+    with os.scandir(place) as found:
+        return [one.name for one in found if fits.fullmatch(one.name) and not one.is_symlink()]
+
+
+def _copied(place: int, name: str, goal: Path, scratch: Path, most: int | None) -> bool:
     """Whether the content is what its name says: only then it comes to have that name."""
     part = scratch / f"orchard-{secrets.token_hex(8)}"
     said = hashlib.sha256()
     try:
         scratch.mkdir(exist_ok=True)
-        with open_plain(path) as source:
+        with open_plain(name, place) as source:
             found = os.fstat(source.fileno())
             if is_hollow(found) or (most is not None and found.st_size > most):
                 return False

@@ -14,18 +14,18 @@ import os
 import re
 import secrets
 import shutil
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from msgspec import Struct
 
 from orchard.errors import OrchardError
-from orchard.files import is_hollow, open_plain, read_plain
+from orchard.files import held, is_hollow, open_plain, read_plain
 from orchard.git.command import Git, GitError
-from orchard.git.folders import entries
+from orchard.git.objects.lengths import Room
 from orchard.git.repository import Repository
 from orchard.git.scratch import SCRATCH
 from orchard.process.sandbox.policy import Mount
@@ -33,11 +33,14 @@ from orchard.process.sandbox.wall import Wall
 
 FOLDER = "GIT_OBJECT_DIRECTORY"
 """The variable by which a job's git finds where to write."""
-_FOLDER, _LOOSE = re.compile("[0-9a-f]{2}"), re.compile("[0-9a-f]{38}|[0-9a-f]{62}")
+_FOLDERS, _LOOSE = re.compile("[0-9a-f]{2}|pack"), re.compile("[0-9a-f]{38}|[0-9a-f]{62}")
 _PACK = re.compile(r"pack-[0-9a-f]{40,64}\.pack")
+Found = tuple[str, str]
+"""The folder that an object or a pack is in, and its name there."""
 LARGEST = 2 << 30
-"""Bytes that are brought in at once."""
-_HEADER, _BLOCK = 64, 1 << 20
+"""Bytes that are brought in at once, as they are on disk and also as git unpacks them."""
+_TOO_MUCH = f"It is more than {LARGEST >> 30} GiB."
+_BLOCK = 1 << 20
 _TIMEOUT = 600.0
 
 
@@ -61,7 +64,7 @@ def mounts(folder: Path, repo: Repository, seen_at: Path) -> tuple[Mount, ...]:
     said = "".join(f"{path}\n" for path in (seen_at, *alternates(repo)))
     try:
         # Through no link: behind the weaker wall a job may have put one in the place of a folder.
-        with suppress(FileExistsError), _held(folder) as top, _held("info", top) as info:
+        with suppress(FileExistsError), held(folder, "info") as info:
             note = os.open("alternates", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=info)
             with os.fdopen(note, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(said)
@@ -133,7 +136,7 @@ def bring_in(repo: Repository, folder: Path) -> Brought:
     ours = repo.state / SCRATCH / f"{os.getpid()}-{secrets.token_hex(8)}"
     (ours / "pack").mkdir(mode=0o700, parents=True)
     try:
-        brought = _bring(repo, found, ours)
+        brought = _bring(repo, folder, found, ours)
     except (GitError, OSError, OrchardError) as error:
         why = error.message if isinstance(error, OrchardError) else error.strerror or str(error)
         return Brought(refused=why)
@@ -143,37 +146,30 @@ def bring_in(repo: Repository, folder: Path) -> Brought:
     return brought
 
 
-def _remove(folder: Path, found: list[Path]) -> None:
+def _remove(folder: Path, found: list[Found]) -> None:
     """Through no link: a program of the job may still run, and put one in the place of a folder."""
-    for inner, files in groupby(found, key=lambda path: path.parent.name):
-        with suppress(OSError), _held(folder) as top, _held(inner, top) as place:
-            for path in files:
+    for inner, files in groupby(found, key=itemgetter(0)):
+        with suppress(OSError), held(folder, inner) as place:
+            for _, name in files:
                 with suppress(FileNotFoundError):
-                    os.unlink(path.name, dir_fd=place)
+                    os.unlink(name, dir_fd=place)
 
 
-@contextmanager
-def _held(folder: Path | str, around: int | None = None) -> Iterator[int]:
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=around)
-    try:
-        yield place
-    finally:
-        os.close(place)
-
-
-def _bring(repo: Repository, found: list[Path], ours: Path) -> Brought:
-    if sum(path.lstat().st_size for path in found) > LARGEST:
-        raise OrchardError(f"It is more than {LARGEST >> 30} GiB.")
+def _bring(repo: Repository, folder: Path, found: list[Found], ours: Path) -> Brought:
+    """What is there is copied first, and every length looked at: only then git reads any of it."""
+    if _size(folder, found) > LARGEST:
+        raise OrchardError(_TOO_MUCH)
     names: list[str] = []
+    room, left = Room(LARGEST, 32 if repo.object_format == "sha256" else 20), LARGEST
+    for inner, files in groupby(found, key=itemgetter(0)):
+        (ours / inner).mkdir(exist_ok=True)
+        with held(folder, inner) as place:
+            for _, name in files:
+                left -= _copy(place, name, ours / inner / name, left)
+                room.take(ours / inner / name, packed=inner == "pack")
+                names += [inner + name] if inner != "pack" else []
     git = repo.git.with_environment(**variables(ours, repo))
-    for path in found:
-        if path.parent.name != "pack":
-            (ours / path.parent.name).mkdir(exist_ok=True)
-            _copy(path, ours / path.parent.name / path.name)
-            names.append(path.parent.name + path.name)
-            continue
-        pack = ours / "pack" / path.name
-        _copy(path, pack)
+    for pack in sorted((ours / "pack").glob("*.pack")):
         git("index-pack", str(pack), timeout=_TIMEOUT)
         listed = git("show-index", stdin=pack.with_suffix(".idx").read_bytes(), timeout=_TIMEOUT).stdout
         names += [line.split()[1].decode() for line in listed.splitlines()]
@@ -183,30 +179,28 @@ def _bring(repo: Repository, found: list[Path], ours: Path) -> Brought:
     return Brought(len({*names}))
 
 
-def _copy(path: Path, goal: Path) -> None:
-    """In pieces, and only what is worth it: a job can make a file of any length that takes no room, and an object of
-    any length that is small because it is compressed."""
-    with open_plain(path) as source:
-        if is_hollow(os.fstat(source.fileno())):
-            raise OrchardError(f"The file of {path.name} consists of holes.")
-        start = source.read(_HEADER)
-        if path.parent.name != "pack" and _declared(start) > LARGEST:
-            raise OrchardError(f"The object {path.name} says that it has more than {LARGEST >> 30} GiB.")
-        source.seek(0)
-        left = LARGEST
+def _size(folder: Path, found: list[Found]) -> int:
+    whole = 0
+    for inner, files in groupby(found, key=itemgetter(0)):
+        with held(folder, inner) as place:
+            whole += sum(os.stat(name, dir_fd=place, follow_symlinks=False).st_size for _, name in files)
+    return whole
+
+
+def _copy(place: int, name: str, goal: Path, most: int) -> int:
+    """In pieces, and only what is worth it: a job can make a file of any length that takes no room."""
+    with open_plain(name, place) as source:
+        found = os.fstat(source.fileno())
+        if found.st_size > most:
+            raise OrchardError(_TOO_MUCH)
+        if is_hollow(found):
+            raise OrchardError(f"The file of {name} consists of holes.")
+        copied = 0
         with goal.open("xb") as out:
-            while left > 0 and (block := source.read(min(_BLOCK, left))):
+            while copied <= most and (block := source.read(_BLOCK)):
                 out.write(block)
-                left -= len(block)
-
-
-def _declared(start: bytes) -> int:
-    """The length that the beginning of a loose object names; what cannot be read is left to git."""
-    try:
-        words = zlib.decompressobj().decompress(start, _HEADER).partition(b"\0")[0].split(b" ")
-        return int(words[1])
-    except (zlib.error, ValueError, IndexError):
-        return 0
+                copied += len(block)
+    return copied
 
 
 def _publish(git: Git, pack: Path, goal: Path) -> None:
@@ -227,18 +221,21 @@ def _publish(git: Git, pack: Path, goal: Path) -> None:
         part.replace((goal / name).with_suffix(suffix))
 
 
-def _found(folder: Path) -> Iterator[Path]:
-    """What looks like an object or a pack; nothing where a link stands in the place of the folder."""
-    if folder.is_symlink():
-        return
-    for entry in entries(folder):
-        if not entry.is_dir(follow_symlinks=False):
-            continue
-        fits = _PACK if entry.name == "pack" else _LOOSE if _FOLDER.fullmatch(entry.name) else None
-        if fits is None:
-            continue
-        yield from (
-            Path(one.path)
-            for one in entries(entry.path)
-            if fits.fullmatch(one.name) and one.is_file(follow_symlinks=False)
-        )
+def _found(folder: Path) -> Iterator[Found]:
+    """What looks like an object or a pack; nothing where a link stands in the place of a folder, also if it came there
+    just now: each is opened by its name in the one around it."""
+    with suppress(OSError), held(folder) as top:
+        for inner in _names(top, _FOLDERS, folders=True):
+            with suppress(OSError), held(inner, around=top) as place:
+                yield from ((inner, name) for name in _names(place, _PACK if inner == "pack" else _LOOSE))
+
+
+def _names(place: int, fits: re.Pattern[str], *, folders: bool = False) -> list[str]:
+    with os.scandir(place) as found:
+        rows = [one for one in found if fits.fullmatch(one.name)]
+        is_wanted = (lambda one: one.is_dir(follow_symlinks=False)) if folders else _is_file
+        return [one.name for one in rows if is_wanted(one)]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False)
