@@ -14,7 +14,8 @@ from orchard.engine.server import start as opening
 from orchard.git.dependencies import kept
 from orchard.git.dependencies.kept import Kept, kept_worktrees, note_kept, ready_of
 from orchard.git.repository import find_repository
-from orchard.model.events.plans import WorktreeTaken
+from orchard.git.worktree import status as look
+from orchard.model.events.plans import Warned, WorktreeTaken
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard
 from tests.engine.scripted import ScriptedAgents, writes
@@ -96,7 +97,10 @@ async def test_nothing_that_a_job_left_is_there_in_the_next_run(
     assert setups(root) == 1 + sets_up
 
 
-async def test_a_worktree_with_other_rights_than_git_gives_is_not_kept(orchard: Orchard, root: Path) -> None:
+async def test_a_worktree_with_other_rights_than_git_gives_is_not_kept(
+    orchard: Orchard, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "PICTURED", 0)  # as in a large worktree, at which git alone looks
     await orchard.run(plan(root, "chmod 666 README.md; echo > a.txt"))
 
     assert waiting(orchard) == []
@@ -258,3 +262,4 @@ async def test_copies_stay_for_a_run_that_begins_at_other_files_unless_git_no_lo
     assert status["plan"]["status"] == "succeeded"
     changed = orchard.repo("diff", "--name-only", "work", "three").split()
     assert changed == ["seen"], "what git would add did not stay"
+    assert "'installed' of 'worktree.copy' is not copied" in orchard.events(Warned)[0].message, "nor is it relied on"
