@@ -248,6 +248,9 @@ async def test_copies_stay_for_a_run_that_begins_at_other_files_unless_git_no_lo
     orchard: Orchard, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ORCHARD_WORKTREE_COPY", "installed")
+    orchard.repo("checkout", "-q", "-b", "bare")
+    orchard.repo.commit({".gitignore": "*.cache\n"})
+    orchard.repo("checkout", "-q", "work")
     orchard.repo.write({"installed/a": "a"})
     work = "stat -c %z installed/a > seen; git status --porcelain >> seen"
     text = f"name: n\ntarget: {{}}\njobs: [{{{{id: a, work: '{work}'}}}}]\n"
@@ -255,11 +258,10 @@ async def test_copies_stay_for_a_run_that_begins_at_other_files_unless_git_no_lo
 
     orchard.repo.commit({"other.txt": "x"})
     again, second = await found(orchard, text.format("two"))
-    orchard.repo.commit({".gitignore": "*.cache\n"})
-    status = await orchard.run(text.format("three"))
+    status = await orchard.run("base: bare\n" + text.format("three"))
 
     assert again == name and first == second, "the same copy"
     assert status["plan"]["status"] == "succeeded"
-    changed = orchard.repo("diff", "--name-only", "work", "three").split()
+    changed = orchard.repo("diff", "--name-only", "bare", "three").split()
     assert changed == ["seen"], "what git would add did not stay"
     assert "'installed' of 'worktree.copy' is not copied" in orchard.events(Warned)[0].message, "nor is it relied on"
