@@ -54,6 +54,7 @@ def test_a_large_plan_opens_with_its_groups_folded(tab: Tab, count: int, seconds
     expect(tab.page.locator(".node.folded")).to_have_count(20)
     took = time.monotonic() - began
 
+    print(f"{count} jobs: {took:.2f} s; load {os.getloadavg()[0]:.1f}")
     assert took < seconds * PATIENCE
     tab.plan(plan, "jobs")
     expect(tab.page.get_by_role("table")).to_have_attribute("aria-rowcount", str(count + 1))
