@@ -71,8 +71,10 @@ class Hold:
     def __init__(self, token: str, known: Collection[int] = (), foreign: Foreign | None = None) -> None:
         self.token, self._known, self._foreign = token, known, foreign
         self.over = threading.Event()
+        self._turn = threading.Lock()
         self._mine: dict[Identity, None] = {}
-        self._numbers: set[int] = set()
+        self._family: set[int] = set()
+        self._others: set[int] = set()
         self._dead: set[int] = set()
         _holds.append(self)
 
@@ -94,7 +96,9 @@ class Hold:
         quiet, wait = 0, _FIRST_WAIT
         while quiet < QUIET_LOOKS:
             # Not while a program of another family is started: it is no leader yet, and we would wait for each other.
-            with unmarked():
+            with unmarked(), self._turn:
+                if self.over.is_set():
+                    return  # who wanted it has gone away meanwhile
                 seen = self._look()
                 moving = {stat.pid: states for stat in seen.living if (states := self._moves(stat))}
                 for stat in seen.living:
@@ -127,11 +131,12 @@ class Hold:
 
     def release(self) -> None:
         """Let those go on that we stopped; also after a failure, and as often as one likes."""
-        brakes.release(self._mine, self)
-        self._mine.clear()
-        if not self.over.is_set():
-            _holds.remove(self)
-            self.over.set()
+        with self._turn:
+            brakes.release(self._mine, self)
+            self._mine.clear()
+            if not self.over.is_set():
+                _holds.remove(self)
+                self.over.set()
 
     def _stop(self, stat: Stat, *, stopped: bool) -> bool:
         identity = identity_of(stat)
@@ -156,22 +161,23 @@ class Hold:
             looked = look(self.token, foreign.leader, foreign.log, tuple(self._mine))
             found = tuple(stat for stat in looked.living if self._foreign is not None or stat.session != ours)
             return _Seen(found, looked.unsure or self._is_new({stat.pid for stat in looked.orphans}))
-        before, self._numbers = self._numbers, set()
-        table: dict[int, Stat] = {}
-        vanished = False
-        # The youngest first: they are the ones who may be gone in a moment.
-        for pid in reversed(list(all_pids())):
-            self._numbers.add(pid)
+        numbers, table, vanished = list(all_pids()), dict[int, Stat](), False
+        # The youngest first: they are the ones who may be gone in a moment. Who was no family once never becomes it.
+        for pid in reversed(numbers):
+            if pid in self._others:
+                continue
             stat = read_stat(pid)
             if stat is not None:
                 table[pid] = stat
-            elif pid not in before:
+            elif pid not in self._family:
                 vanished = True
         orphans = strangers(self._known)
         table |= {stat.pid: stat for stat in orphans}
         led = {pid for pid, token in leaders().items() if self.covers(token)}
         below = list(_below(led | {stat.pid for stat in orphans}, table))
         living = tuple(stat for stat in below if not stat.dead)
+        self._family = {stat.pid for stat in below}
+        self._others = set(numbers) - self._family
         return _Seen(living, self._is_new({stat.pid for stat in below if stat.dead}) or vanished)
 
     def _is_new(self, dead: set[int]) -> bool:

@@ -29,7 +29,7 @@ from orchard.agents.builtin.tool import (
     text,
     whole,
 )
-from orchard.agents.builtin.tools.git import Checkout, ask
+from orchard.agents.builtin.tools.git import Checkout, ask, still
 from orchard.model.limits import Limits
 from orchard.process.pipes import Pipes
 
@@ -241,10 +241,11 @@ class _FileTools:
         """What git knows or would know below a folder; None where it knows nothing of it."""
         if self._checkout.repo is None or self._checkout.repo.top is None:
             return None
-        git = await in_thread(self._checkout.git, context)
         words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
         where = os.path.relpath(folder, os.path.realpath(context.folder))
-        told = await ask(git, *words, "--", where, most=LIST_BYTES, ok=(0, 128))
+        async with still(context):
+            git = await in_thread(self._checkout.git, context)
+            told = await ask(git, *words, "--", where, most=LIST_BYTES, ok=(0, 128))
         if told.status != 0 or told.cut:
             return None
         base = os.path.realpath(context.folder)

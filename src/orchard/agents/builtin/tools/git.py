@@ -12,8 +12,8 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Container
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -37,6 +37,7 @@ from orchard.git.command import TERMINATE_GRACE, Git, start_git
 from orchard.git.filters import block_filters
 from orchard.git.objects import quarantine
 from orchard.git.repository import LOCK_REASON, Repository, find_repository
+from orchard.process.families.stillness import Hold, NotStill
 from orchard.process.families.table import TOKEN_VARIABLE
 
 MOST_BYTES = 512 * 1024
@@ -46,6 +47,9 @@ LONGEST_MESSAGE = 64 * 1024
 
 _REVISION = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_./@^~{}+-]{0,250}$|^@[A-Za-z0-9_./@^~{}+-]{0,250}$")
 _PLAIN_DIFF = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "--no-color-moved")
+
+
+Execute = Callable[[ToolContext, Json], Awaitable[Answer]]
 
 
 class Told(Struct, frozen=True):
@@ -104,6 +108,28 @@ def _bring_in(repo: Repository, context: ToolContext) -> None:
         brought = quarantine.bring_in(repo, folder)
     if brought.refused is not None:
         raise ToolError(f"What git wrote in your commands is not accepted: {brought.refused}")
+
+
+@asynccontextmanager
+async def still(context: ToolContext) -> AsyncIterator[None]:
+    """Inside the `with` no command of the model's runs: it could put a link where git has just looked."""
+    hold = Hold(context.launcher.token)
+    try:
+        if hold.needed:
+            await in_thread(hold.stop)
+        yield
+    except NotStill as error:
+        raise ToolError(error.message) from error
+    finally:
+        hold.release()
+
+
+def _held(tool: Execute) -> Execute:
+    async def run(context: ToolContext, arguments: Json) -> Answer:
+        async with still(context):
+            return await tool(context, arguments)
+
+    return run
 
 
 def find_checkout(folder: Path) -> Checkout:
@@ -205,7 +231,7 @@ def git_tools(checkout: Checkout) -> list[Tool]:
             "git_status",
             "The branch, and which files are changed, staged, untracked or in conflict.",
             schema(),
-            made.status,
+            _held(made.status),
             parallel=True,
         ),
         Tool(
@@ -213,21 +239,21 @@ def git_tools(checkout: Checkout) -> list[Tool]:
             "Changes as a patch: of files against what is staged, or with `staged` of what is staged against HEAD, "
             "or against `revision`. New files that are not staged are not part of it.",
             schema(revision=revision, staged=flag("What is staged."), path=path, stat=flag("Only a table of files.")),
-            made.diff,
+            _held(made.diff),
             parallel=True,
         ),
         Tool(
             "git_log",
             "The newest commits.",
             schema(revision=revision, path=path, count=whole("How many; 20 if left out.", 1, 200)),
-            made.log,
+            _held(made.log),
             parallel=True,
         ),
         Tool(
             "git_add",
             "Stage files or folders for the next commit, removed ones as well.",
             schema(("paths",), paths={**paths, "description": "What to stage; ['.'] is everything here."}),
-            made.add,
+            _held(made.add),
         ),
         Tool(
             "git_commit",
@@ -238,7 +264,7 @@ def git_tools(checkout: Checkout) -> list[Tool]:
                 message=text("The message: a summary line, and more after an empty one.", minLength=1),
                 all=flag("Stage every changed file that git knows first."),
             ),
-            made.commit,
+            _held(made.commit),
         ),
         Tool(
             "git_branch",
@@ -247,7 +273,7 @@ def git_tools(checkout: Checkout) -> list[Tool]:
                 action={"type": "string", "enum": ["list", "create", "switch"], "description": "`list` if left out."},
                 name=text("The branch, to create or switch to.", maxLength=250),
             ),
-            made.branch,
+            _held(made.branch),
         ),
     ]
 

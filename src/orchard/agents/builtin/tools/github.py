@@ -33,7 +33,7 @@ from orchard.agents.builtin.tool import (
     text,
     whole,
 )
-from orchard.agents.builtin.tools.git import Checkout
+from orchard.agents.builtin.tools.git import Checkout, still
 from orchard.git.command import GitError
 from orchard.model.limits import Limits
 from orchard.process.pipes import Pipes
@@ -149,7 +149,8 @@ class _GitHubTools:
             return git("config", "--get", "remote.origin.url", ok=(0, 1)).text
 
         try:
-            url = await in_thread(look)
+            async with still(context):
+                url = await in_thread(look)
         except GitError as error:
             raise ToolError(str(error)) from error
         found = _REMOTE.match(url)
