@@ -250,7 +250,7 @@ async def test_what_is_refused_is_said_in_the_foot(desk: Desk) -> None:
         await person.chooses("api")
         for key, said in (("a", "does not wait for approval"), ("L", "land"), ("r", "api")):
             await person.presses(key)
-            await person.until(lambda: bool(person.watcher._told), lambda: person.screen)
+            await person.until(lambda: (person.watcher._told or [("", "")])[0][1] == "bad", lambda: person.screen)
             assert person.watcher._told is not None and said in person.watcher._told[0][0]
             assert person.watcher._told[0][1] == "bad"
             person.watcher._told = None
