@@ -6,6 +6,7 @@ import logging
 import os
 import resource
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -305,6 +306,68 @@ async def test_a_crowd_that_says_nothing_keeps_nobody_out_and_takes_few_descript
         for task, (_, writer) in zip(gone, crowd, strict=True):
             task.cancel()
             writer.close()
+
+
+HORDE = """
+import socket, sys
+kept = []
+for _ in range(int(sys.argv[2])):
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(sys.argv[1])
+    kept.append(one)
+print("there", flush=True)
+kept[0].recv(1)
+print("sent away", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_job_that_comes_without_a_word_takes_nobody_else_s_place(
+    orchard: Orchard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's command has connected and not spoken yet, and so has a program of another job."""
+    monkeypatch.setattr(control, "HANDSHAKE_SECONDS", 600.0)  # nobody leaves because time is up
+    pipe = asyncio.subprocess.PIPE
+    async with opened(orchard) as (address, _, _):
+        reader, writer = await asyncio.open_unix_connection(address.socket)
+        programs = []
+        try:
+            for number in ("1", "200"):
+                words = (sys.executable, "-c", HORDE, address.socket, number)
+                programs.append(await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe))
+                assert programs[-1].stdout is not None
+                assert await programs[-1].stdout.readline() == b"there\n"
+            one, many = (program.stdout for program in programs)
+            assert one is not None and many is not None
+            assert await many.readline() == b"sent away\n"
+            writer.write(b"".join(json.dumps(line).encode() + b"\n" for line in ({"nonce": address.nonce}, PING)))
+
+            assert json.loads(await asyncio.wait_for(reader.readline(), 10)) == {"ok": {"plans": []}}
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(one.readline(), 0.5)
+        finally:
+            writer.close()
+            for program in programs:
+                program.kill()
+                await program.wait()
+
+
+async def test_a_command_stands_in_line_where_a_crowd_is_at_the_door(tmp_path: Path) -> None:
+    """A full line is no end of the engine: as soon as the one before it was let in, the next one is."""
+    place = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as before:
+        listener.bind(place)
+        listener.listen(0)
+        before.connect(place)
+        asked = asyncio.create_task(control.connect(Address(1, 1.0, "", place, "secret")))
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        first, _ = await asyncio.to_thread(listener.accept)
+        connection = await asyncio.wait_for(asked, 10)
+        second, _ = await asyncio.to_thread(listener.accept)
+        with first, second:
+            assert json.loads(await asyncio.to_thread(second.recv, 1000)) == {"nonce": "secret"}
+        connection.close()
 
 
 async def test_one_pass_opens_so_many_connections_and_the_user_is_let_in_beside_them(orchard: Orchard) -> None:

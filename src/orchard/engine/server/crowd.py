@@ -1,8 +1,9 @@
 """How many may stand at the engine's door at once, so that nobody can take all of its descriptors.
 
-Who has not shown a secret yet makes room for the next: the oldest of them is sent away. Who shows a job token may
-hold so many connections, and all agents together leave some for the user, who is let in always. Who was refused is
-written down, a line each, in a file beside the journal that stays small.
+Who has not shown a secret yet makes room for the next: the oldest of them is sent away. Programs of jobs stand apart:
+they make room for each other, first those of the job that has most of them there, and never take the user's place. Who
+shows a job token may hold so many connections, and all agents together leave some for the user, who is let in always.
+Who was refused is written down, a line each, in a file beside the journal that stays small.
 """
 
 import logging
@@ -16,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchard.engine.turns.job_tokens import Scope
+from orchard.process.families.table import LINUX, ancestors, read_token
 
 REFUSED_FILE = "refused.log"
 REFUSED_BYTES = 256 * 1024
@@ -31,19 +33,33 @@ MOST_LINES, LINES_SECONDS = 20, 60.0
 class Crowd:
     def __init__(self) -> None:
         self._strangers: dict[StreamWriter, None] = {}
+        self._of_jobs: dict[StreamWriter, str] = {}
         self._known: dict[StreamWriter, Scope] = {}
         self._of: Counter[Scope] = Counter()
 
-    def enter(self, writer: StreamWriter) -> None:
+    def enter(self, writer: StreamWriter, family: str | None) -> None:
+        """Let one stand there who has said nothing yet; `family` tells programs of jobs from each other."""
+        if family is not None:
+            self._of_jobs[writer] = family
+            if len(self._of_jobs) > UNGREETED:
+                (largest, _), *_ = Counter(self._of_jobs.values()).most_common(1)
+                self._send_away(next(one for one, whose in self._of_jobs.items() if whose == largest))
+            return
         self._strangers[writer] = None
         if len(self._strangers) > UNGREETED:
-            oldest = next(iter(self._strangers))
-            self._strangers.pop(oldest)
-            oldest.transport.abort()
+            self._send_away(next(iter(self._strangers)))
+
+    def _send_away(self, writer: StreamWriter) -> None:
+        self._forget(writer)
+        writer.transport.abort()
+
+    def _forget(self, writer: StreamWriter) -> None:
+        self._strangers.pop(writer, None)
+        self._of_jobs.pop(writer, None)
 
     def greet(self, writer: StreamWriter, scope: Scope | None) -> str | None:
         """Let one stay who has shown a secret; or why not."""
-        self._strangers.pop(writer, None)
+        self._forget(writer)
         if scope is None:
             return None
         if self._of[scope] >= OF_ONE_PASS or len(self._known) >= OF_PASSES:
@@ -53,7 +69,7 @@ class Crowd:
         return None
 
     def leave(self, writer: StreamWriter) -> None:
-        self._strangers.pop(writer, None)
+        self._forget(writer)
         scope = self._known.pop(writer, None)
         if scope is not None:
             self._of[scope] -= 1
@@ -103,6 +119,33 @@ def note_refusal(state: Path, peer: socket.socket, why: str) -> None:
             os.write(handle, f"{at} refused {who}: {why}\n".encode())
         finally:
             os.close(handle)
+
+
+def family_of(peer: socket.socket) -> str | None:
+    """What tells the programs of one job from others, where one of them is at the other end; None: somebody else is.
+
+    Behind a wall with namespaces these tell; otherwise what a whole family inherits, and who is above it. Who has left
+    by now, or does not let us look, is none of the user's commands that wait for an answer.
+    """
+    with suppress(OSError):
+        if (found := peer_of(peer)) is not None and found[0] != os.getpid():
+            return _family(found[0])
+    return None
+
+
+def _family(pid: int) -> str | None:
+    if LINUX:
+        try:
+            for kind in ("pid", "user"):
+                inside = Path(f"/proc/{pid}/ns/{kind}").readlink()
+                if inside != Path(f"/proc/self/ns/{kind}").readlink():
+                    return str(inside)
+        except OSError:
+            return "gone"
+    if token := read_token(pid):
+        return token.decode(errors="replace")
+    above = [pid, *ancestors(pid)]
+    return str(above[above.index(os.getpid()) - 1]) if os.getpid() in above else None
 
 
 def peer_of(peer: socket.socket) -> tuple[int, int] | None:

@@ -20,6 +20,7 @@ import json
 import os
 import secrets
 import socket
+import struct
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -32,7 +33,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import asdict, replace
 
 from orchard.engine.server.address import ADDRESS_FILE, Address, read_address, write_address
-from orchard.engine.server.crowd import Crowd, note_refusal, peer_of
+from orchard.engine.server.crowd import Crowd, family_of, note_refusal, peer_of
 from orchard.engine.turns.job_tokens import JobTokens, Scope
 from orchard.errors import (
     Bug,
@@ -55,6 +56,8 @@ from orchard.store.journal import Journal
 LINE_BYTES = 32 * 1024 * 1024
 HANDSHAKE_SECONDS = 5.0
 GOODBYE_SECONDS = 5.0
+LINE_SECONDS = 20
+"""How long a command stands in line at a door where a crowd is."""
 ASKED_AT_ONCE = 64
 """Requests of one connection that are carried out beside each other; who asks for more is read later."""
 
@@ -148,7 +151,7 @@ class _Door:
             if not _same_user(peer):
                 note_refusal(self._state, peer, "another user")
                 return
-            self._crowd.enter(writer)
+            self._crowd.enter(writer, family_of(peer))
             scope = await self._greeted(reader)
             refused = scope if isinstance(scope, str) else self._crowd.greet(writer, scope)
             if isinstance(scope, str) or refused is not None:
@@ -355,16 +358,37 @@ class EngineGone(OrchardError):
 
 async def connect(address: Address) -> Connection:
     try:
-        reader, writer = await asyncio.open_unix_connection(address.socket, limit=LINE_BYTES)
+        reader, writer = await _connected(address.socket)
     except OSError as error:
         raise EngineGone() from error
     await _say(writer, {"nonce": address.nonce})
     return Connection(reader, writer)
 
 
-async def open_channel(socket: str, shown: str, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connected(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection, also where so many come at once that the next has to stand in line.
+
+    The loop takes the answer of a full line for that of a slow connection, and would write to one that is none.
+    """
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        try:
+            made.connect(path)
+        except BlockingIOError:
+            made.setblocking(True)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", LINE_SECONDS, 0))
+            await asyncio.to_thread(made.connect, path)
+            made.setblocking(False)
+        return await asyncio.open_unix_connection(sock=made, limit=LINE_BYTES)
+    except BaseException:
+        made.close()
+        raise
+
+
+async def open_channel(path: str, shown: str, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Open the door of an engine with a job token, for one language that is spoken there and nothing else."""
-    reader, writer = await asyncio.open_unix_connection(socket, limit=LINE_BYTES)
+    reader, writer = await _connected(path)
     try:
         await _say(writer, {"pass": shown})
         await _say(writer, {"op": "channel", "name": name})

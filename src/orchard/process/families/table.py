@@ -15,8 +15,10 @@ from msgspec import Struct
 MOST = 1000
 
 
-def ancestors() -> Iterator[int]:
-    pid = os.getppid()
+def ancestors(of: int | None = None) -> Iterator[int]:
+    """Who started this process, or the one of that number, and who started them."""
+    stat = read_stat(of) if of is not None else None
+    pid = os.getppid() if of is None else stat.parent if stat is not None else 0
     for _ in range(MOST):
         if pid <= 0:
             return
