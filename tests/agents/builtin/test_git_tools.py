@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,12 @@ from orchard.agents.builtin.tool import LONGEST_ANSWER, ToolError
 from orchard.agents.builtin.tools import git as git_module
 from orchard.agents.builtin.tools.git import ask, find_checkout
 from orchard.git.repository import LOCK_REASON
+from orchard.model.limits import Limits
 from orchard.process.families.family import members
+from orchard.process.program import run_program
 from orchard.testing import Repo
 from tests.agents.builtin.kit import Box, make_context, open_box
+from tests.process.zoo import nap, survivors, until
 
 pytestmark = pytest.mark.anyio
 
@@ -333,3 +337,27 @@ async def test_a_git_that_never_ends_to_talk_is_stopped_when_it_has_said_enough(
     assert told.cut
     assert len(told.stdout) == 100_000
     assert members(context.launcher.token) == []
+
+
+async def test_the_models_commands_stand_still_while_git_works(
+    box: Box, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, number, start = list[str](), nap(), git_module.start_git
+
+    def looks(*args: Any, **kwargs: Any) -> Any:
+        (pid,) = survivors(number)
+        seen.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+        return start(*args, **kwargs)
+
+    monkeypatch.setattr(git_module, "start_git", looks)
+    argv = ("sh", "-c", f"while :; do : {number}; done")
+    launch = box.context.launcher.apart().launch(argv, repo.path, {}, repo.path.parent / "log", Limits(grace=0.2))
+    running = asyncio.ensure_future(run_program(launch))
+    await until(lambda: bool(survivors(number)))
+
+    told = await box.use("git_status")
+    await box.use("list_files", glob="*.txt")
+
+    assert not told.failed and set(seen) == {"T"} and len(seen) == 2
+    running.cancel()
+    await asyncio.wait({running})
