@@ -76,6 +76,10 @@ def states(pids: list[int]) -> str:
     return "".join(found)
 
 
+def sleepers(number: str) -> list[int]:
+    return [pid for pid in survivors(number) if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
+
+
 def tick(folder: Path) -> str:
     return (folder / "tick").read_text() if (folder / "tick").exists() else ""
 
@@ -98,6 +102,21 @@ async def test_none_of_a_family_runs_while_it_is_held_and_all_go_on_afterwards(a
         hold.check()
         hold.release()
         await until(lambda: states(survivors(number)).count("T") == before.count("T"))
+
+
+async def test_who_was_stopped_by_somebody_else_before_stays_so(tmp_path: Path) -> None:
+    stopped, other = nap(), nap()
+    async with at_work(launch := shell(tmp_path, f"sleep {stopped} & sleep {other} & echo READY; read x || wait")):
+        await until(lambda: len(sleepers(stopped)) == len(sleepers(other)) == 1)
+        first, second = sleepers(stopped), sleepers(other)
+        os.kill(first[0], signal.SIGSTOP)
+        await until(lambda: states(first) == "T")
+        hold = Hold(launch.token)
+        await asyncio.to_thread(hold.stop)
+        assert states(first + second) == "TT"
+        hold.release()
+        await until(lambda: states(second) == "S")
+        assert states(first) == "T"
 
 
 @pytest.mark.parametrize("code", [STORM, SPAWNS], ids=["forks without end", "starts programs without end"])
@@ -173,6 +192,21 @@ async def test_who_cannot_be_proved_to_stand_still_is_let_go_and_the_step_is_ref
         hold = Hold(launch.token)
         with pytest.raises(NotStill, match="did not stand still"):
             await asyncio.to_thread(hold.stop, 0.2)
+        await ticks_on(tmp_path)
+
+
+async def test_a_hold_that_is_given_up_while_it_begins_leaves_nobody_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = shell(tmp_path, TICKS, HOLD="sleep 600")
+    monkeypatch.setattr("orchard.process.families.stillness.thread_states", lambda pid: "R")
+    async with at_work(launch):
+        hold = Hold(launch.token)
+        stopping = asyncio.ensure_future(asyncio.to_thread(hold.stop, 60.0))
+        await asyncio.sleep(0.1)
+        assert not stopping.done()
+        hold.release()
+        await asyncio.wait_for(stopping, 5.0)
         await ticks_on(tmp_path)
 
 
