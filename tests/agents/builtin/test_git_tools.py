@@ -12,6 +12,7 @@ import pytest
 from orchard.agents.builtin.tool import LONGEST_ANSWER, ToolError
 from orchard.agents.builtin.tools import git as git_module
 from orchard.agents.builtin.tools.git import ask, find_checkout
+from orchard.git.command import start_git
 from orchard.git.repository import LOCK_REASON
 from orchard.model.limits import Limits
 from orchard.process.families.family import members
@@ -342,7 +343,7 @@ async def test_a_git_that_never_ends_to_talk_is_stopped_when_it_has_said_enough(
 async def test_the_models_commands_stand_still_while_git_works(
     box: Box, repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, number, start = list[str](), nap(), git_module.start_git
+    seen, number, start = list[str](), nap(), start_git
 
     def looks(*args: Any, **kwargs: Any) -> Any:
         (pid,) = survivors(number)
