@@ -1,11 +1,14 @@
 """A job that moves a submodule commits that, if a remote has the commit; nothing in a submodule runs or is lost."""
 
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from orchard.git import pipes
+from orchard.git import command, pipes
+from orchard.git.command import GitError
 from orchard.git.repository import Worktree
 from orchard.git.worktree.commit import Committed, Refused, commit_work
 from orchard.git.worktree.fitness import Unfit
@@ -319,6 +322,34 @@ def test_no_link_says_where_the_repositories_of_submodules_are(place: Place) -> 
     assert found.git is None and "repository of its own" in str(found.problem)
     assert isinstance(lost, Loss) and "is a link" in lost.problem
     assert not list(fingerprints(repo.filters, place.worktree.path, home, [b"sub"]))
+
+
+def test_a_git_that_fetches_what_is_missing_starts_no_program_of_a_submodule(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As git before 2.39.4 does: it does not know the variable that forbids it."""
+    monkeypatch.delitem(command.FIXED_ENVIRONMENT, "GIT_NO_LAZY_FETCH")
+    own = modules_of(place.trees.repo, place.worktree) / "sub"
+    started = tmp_path / "started"
+    for key, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.uploadpack": f"touch '{started}';",
+        "protocol.file.allow": "always",
+    }.items():
+        place.sub("config", key, value)
+    tree = place.sub("rev-parse", "HEAD^{tree}").strip()
+    for file in (own / "objects" / tree[:2]).glob(tree[2:]):
+        file.unlink()
+    shutil.rmtree(own / "objects/pack")
+
+    with suppress(CannotSave, GitError):
+        save(place.trees, place.worktree, place.base)
+    with suppress(GitError):
+        settle(place.trees.repo, place.worktree, [b"sub"], place.base)
+
+    assert not started.exists()
 
 
 def flagged_index(place: Place) -> tuple[Path, bytes]:

@@ -28,6 +28,10 @@ MOST_PINNED = 16
 PACKED_REFS = 64 * 1024 * 1024
 """Bytes that are read of a list of refs."""
 
+_NO_REMOTE = {"GIT_ALLOW_PROTOCOL": "none"}
+"""A job's settings may name a remote for objects that are missing, and the program that speaks to it: git before 2.39.4
+does not know `GIT_NO_LAZY_FETCH`, and would start it."""
+
 Places = tuple[tuple[bytes, str], ...]
 """Submodules and the commits that they are at."""
 
@@ -153,7 +157,7 @@ def _looked_into(filters: Filters, around: Git, top: Path, home: Path, name: byt
 
 
 def _git(git_dir: Path, folder: Path, filters: Filters) -> Git:
-    return block_filters(Git(git_dir, git_dir, cwd=folder, work_tree=folder), filters)
+    return block_filters(Git(git_dir, git_dir, cwd=folder, work_tree=folder, environment=_NO_REMOTE), filters)
 
 
 def _is_checked_out(top: Path, folder: Path) -> bool:
@@ -212,7 +216,7 @@ def _only_here(repo: Repository, git_dir: Path, wanted: set[str], head: str) -> 
 
     Commits that ours name count as held: git fetched those by their names, whatever branch they are on.
     """
-    git = Git(git_dir, git_dir, cwd=git_dir)
+    git = Git(git_dir, git_dir, cwd=git_dir, environment=_NO_REMOTE)
     refuse_blocked_notes(git, thorough=True)
     tips = ("--exclude=refs/tags/*", "--exclude=refs/remotes/*", "--all", "--reflog", *_new_tags(git))
     held, commit = sorted(wanted), ""
