@@ -177,7 +177,8 @@ class Hold:
         below = list(_below(led | {stat.pid for stat in orphans}, table))
         living = tuple(stat for stat in below if not stat.dead)
         self._family = {stat.pid for stat in below}
-        self._others = set(numbers) - self._family
+        # Whose parent was gone in that moment hangs below nobody, and may be family all the same.
+        self._others = set() if vanished else set(numbers) - self._family
         return _Seen(living, self._is_new({stat.pid for stat in below if stat.dead}) or vanished)
 
     def _is_new(self, dead: set[int]) -> bool:

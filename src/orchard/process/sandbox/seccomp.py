@@ -123,8 +123,12 @@ HIDDEN_FLAGS: Mapping[str, tuple[int, int]] = {"clone3": (435, 435), "openat2": 
 
 CHECKED: Mapping[str, tuple[int | None, int | None]] = {
     "openat": (257, 56),
+    "fcntl": (72, 25),
     "ioctl": (16, 29),
     "clone": (56, 220),
+    "prctl": (157, 167),
+    "timer_create": (222, 107),
+    "mq_notify": (244, 184),
     "socket": (41, 198),
     "socketpair": (53, 199),
     "sendto": (44, 206),
@@ -152,6 +156,12 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _CREATES = 0x40 | 0x400000
 """O_CREAT and O_TMPFILE: without them the mode is not an argument, and may be anything."""
 _SET_UID = 0o4000
+_GO_ON = 18
+"""SIGCONT. While the engine works in a job's folder, the job's programs are stopped; one that could order this signal
+beforehand, for when a file is opened or a time has come, would go on behind the engine's back."""
+_F_SETSIG, _F_SETLEASE, _PDEATHSIG = 10, 1024, 1
+_SIGNAL_BITS = 0xFF
+"""In the flags of `clone`: the signal that a parent gets when its child ends."""
 _FAST_OPEN = 0x20000000
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _STREAM, _DATAGRAM, _SEQPACKET = 1, 2, 5
@@ -201,7 +211,17 @@ def _bodies(*, unix: bool, inet: Inet, listen: bool) -> dict[str, _Body]:
         "mknod": _refuse_bits(1, _SET_UID),
         "mknodat": _refuse_bits(2, _SET_UID),
         "ioctl": [*_refuse_values(1, (_TIOCSTI, _TIOCLINUX)), _answer(ALLOW)],
-        "clone": _refuse_bits(0, _NEW_NAMESPACE),
+        "fcntl": _no_orders(),
+        "prctl": [_argument(0), *_if_equal(_PDEATHSIG, _refused_signal(1)), _answer(ALLOW)],
+        # Which signal a timer sends is written in memory; without that it sends another one.
+        "timer_create": _only_null(1),
+        "mq_notify": _only_null(1),
+        "clone": [
+            _argument(0),
+            (_AND, 0, 0, _SIGNAL_BITS),
+            *_if_equal(_GO_ON, [_answer(REFUSE)]),
+            *_refuse_bits(0, _NEW_NAMESPACE),
+        ],
         "unshare": _refuse_bits(0, _NEW_NAMESPACE | _NEW_TIME),
         "prlimit64": _own_limits(),
         "socket": _socket(unix=unix, inet=inet),
@@ -246,6 +266,26 @@ def _pair(*, unix: bool) -> _Body:
     types = [step for one in (_STREAM, _SEQPACKET) for step in _if_equal(one, [_answer(ALLOW)])]
     inside = [_argument(1), (_AND, 0, 0, _TYPE_BITS), *types, _answer(REFUSE)]
     return [_argument(0), *_if_equal(_UNIX, inside), _answer(REFUSE)]
+
+
+def _no_orders() -> _Body:
+    """No signal that lets a stopped program go on; and no lease, for which whoever opens the file has to wait."""
+    return [
+        _argument(1),
+        *_if_equal(_F_SETLEASE, [_answer(REFUSE)]),
+        *_if_equal(_F_SETSIG, _refused_signal(2)),
+        _answer(ALLOW),
+    ]
+
+
+def _refused_signal(argument: int) -> _Body:
+    return [_argument(argument), *_if_equal(_GO_ON, [_answer(REFUSE)]), _answer(ALLOW)]
+
+
+def _only_null(argument: int) -> _Body:
+    """A pointer that is none."""
+    half: _Body = [_argument(argument, upper=True), *_if_equal(0, [_answer(ALLOW)]), _answer(REFUSE)]
+    return [_argument(argument), *_if_equal(0, half), _answer(REFUSE)]
 
 
 def _own_limits() -> _Body:
