@@ -13,6 +13,8 @@ from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 from tests.git.test_hazards_worktree import info, save
 
+SHOWN = 'sh "$(git rev-parse --show-toplevel)/tools/up.sh"'
+
 
 @pytest.mark.parametrize("key", ["process", "clean", "smudge"])
 def test_a_repository_adds_no_program_to_a_filter_of_the_user_s(repo: Repo, tmp_path: Path, key: str) -> None:
@@ -30,7 +32,7 @@ def test_a_repository_adds_no_program_to_a_filter_of_the_user_s(repo: Repo, tmp_
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("command", ["sh tools/up.sh", "{python} -m up", "./tools/up.sh %f"])
+@pytest.mark.parametrize("command", ["sh tools/up.sh", "{python} -m up", "./tools/up.sh %f", SHOWN])
 def test_a_filter_runs_the_user_s_script_and_never_the_one_that_a_job_wrote(
     repo: Repo, tmp_path: Path, command: str
 ) -> None:

@@ -18,11 +18,12 @@ Filters = tuple[tuple[str, str], ...]
 """Keys of git's settings with their values."""
 
 RUNS = (".smudge", ".clean", ".process")
+_THERE = "unset GIT_DIR GIT_WORK_TREE GIT_COMMON_DIR GIT_INDEX_FILE GIT_PREFIX\n"
 
 
 def run_at(folder: Path, filters: Filters) -> Filters:
-    """The same filters, each run in this folder."""
-    return tuple((key, _at(folder, key) + value if is_program(key, value) else value) for key, value in filters)
+    """The same filters, each run in this folder; a git that one of them asks finds itself there, too."""
+    return tuple((key, _at(folder, key, _THERE) + value if is_program(key, value) else value) for key, value in filters)
 
 
 def run_in_checkout(top: Path, config: Mapping[str, str]) -> dict[str, str]:
