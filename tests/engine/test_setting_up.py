@@ -6,7 +6,7 @@ import pytest
 
 from orchard.model.events.plans import PhaseEnded, Warned
 from orchard.model.phases import Phase
-from tests.engine.conftest import Orchard, job
+from tests.engine.conftest import Orchard, job, statuses
 
 pytestmark = pytest.mark.anyio
 
@@ -38,6 +38,19 @@ async def test_setup_runs_once_for_jobs_that_begin_alike_in_the_same_worktree(or
     assert status["plan"]["status"] == "succeeded"
     assert len(ran(root)) == 1
     assert {name: orchard.repo.files("work")[f"{name}.txt"] for name in "abc"} == {"a": "1\n", "b": "1\n", "c": "1\n"}
+
+
+@pytest.mark.parametrize("how", ["update-index --split-index", "update-index --index-version 4", "status"])
+async def test_an_ignored_file_that_a_job_added_to_its_own_index_is_not_there_for_the_next(
+    orchard: Orchard, root: Path, how: str
+) -> None:
+    hides = f"echo x > installed/evil; git add -f installed/evil; git {how} > /dev/null"
+    victim = "if test -e installed/evil; then exit 3; fi; cat installed/packages > b.txt"
+    rows = [f"{{id: a, work: 'echo a > a.txt', postchecks: '{hides}'}}", f"{{id: b, work: '{victim}'}}"]
+
+    status = await orchard.run(plan(root, *rows))
+
+    assert statuses(status)["b"] == "succeeded"
 
 
 async def test_setup_runs_again_where_a_job_touched_what_it_left(orchard: Orchard, root: Path) -> None:

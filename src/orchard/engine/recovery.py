@@ -26,7 +26,7 @@ from orchard.engine.turns.subtask import end_abandoned, settle_subtasks
 from orchard.engine.turns.turn import remove_scratch
 from orchard.engine.workspace import end_all, folders_of, release_unneeded, workspace_of
 from orchard.errors import Next, OrchardError, plain_hint
-from orchard.git.dependencies.kept import kept_worktrees, let_go
+from orchard.git.dependencies.kept import kept_worktrees, let_go, usable_root
 from orchard.git.folders import remove_tree
 from orchard.git.landing.recovery import Settled, settle_all
 from orchard.git.leftovers import end_leftovers
@@ -236,8 +236,12 @@ def _still_waiting(engine: Engine) -> frozenset[str]:
     """The worktrees that an earlier engine has kept for this one; those that are not to be used go."""
     repo, config = engine.world.repo, engine.world.config
     found = set[str]()
-    root, room = repo.worktree_root(config.worktree_root), config.worktree.keep_size or 0
-    for kept in kept_worktrees(repo):
+    waiting = kept_worktrees(repo)
+    usable = usable_root(repo, config.worktree_root) if waiting else None
+    if usable is None:
+        return frozenset()
+    root, room = usable, config.worktree.keep_size or 0
+    for kept in waiting:
         room -= kept.size
         if len(found) < config.worktree.pool and room >= 0 and not kept.is_old and kept.worktree.path.parent == root:
             found.add(kept.name)

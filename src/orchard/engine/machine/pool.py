@@ -23,6 +23,7 @@ from orchard.git.dependencies.kept import (
     kept_worktrees,
     note_kept,
     ready_of,
+    usable_root,
     weight,
 )
 from orchard.git.folders import remove_file
@@ -124,6 +125,10 @@ class Pool:
             self._reset_surely(saved, commit, keep, reason)
             return worktree
         self._reset_surely(saved, commit, None, reason)
+        # Asked again, now that the index is ours: a job may have added ignored files to its own, and hidden them so.
+        more = beside(self.world.repo, worktree, ready, keep)
+        if more is None:
+            raise Unfit(worktree.path, "what set it up has changed")
         for name in more:
             remove_file(worktree.path, name)
         self._ready_for[worktree.name] = replace(ready, commit=commit)
@@ -298,7 +303,7 @@ class Pool:
     def _keep_some(self) -> None:
         """Keep free worktrees for the next engine, as many and as large as the settings allow."""
         repo, config = self.world.repo, self.world.config
-        if not config.worktree.keep_size or self.worktrees.root != repo.worktree_root(config.worktree_root):
+        if not config.worktree.keep_size or self.worktrees.root != usable_root(repo, config.worktree_root):
             return
         others = kept_worktrees(repo)
         candidates = [saved for saved in self._free if self._is_worth_keeping(saved)]

@@ -103,6 +103,14 @@ def kept_worktrees(repo: Repository) -> list[Kept]:
     return sorted((one for one in found if WORKTREE_NAME.fullmatch(one.name)), key=lambda one: -one.at)
 
 
+def usable_root(repo: Repository, setting: str) -> Path | None:
+    """Where worktrees wait; None where that folder cannot be used now, so that none does."""
+    try:
+        return repo.worktree_root(setting)
+    except OrchardError:
+        return None
+
+
 def ready_of(repo: Repository, name: str) -> Ready | None:
     with suppress(OSError, msgspec.MsgspecError):
         return msgspec.msgpack.decode(read_own(repo.state / _FOLDER / (name + _READY), LARGEST), type=Ready)
@@ -178,6 +186,7 @@ def weight(folder: Path, set_up: Collection[bytes]) -> int | None:
             if odd and not stat.S_ISLNK(found.st_mode) and below + name not in set_up:
                 return None
         for name in folders:
-            if os.lstat(place + b"/" + name).st_mode not in usual and below + name not in inside:
+            mode = os.lstat(place + b"/" + name).st_mode
+            if mode not in usual and not stat.S_ISLNK(mode) and below + name not in inside:
                 return None
     return size
