@@ -26,6 +26,7 @@ from orchard.engine.server.session import Answering, Companion, Place, Session, 
 from orchard.errors import OrchardError, Say, hint_from
 from orchard.git.repository import Repository, Worktree, find_repository
 from orchard.model.events.plans import Json
+from orchard.model.names import token_of
 from orchard.model.plan import JobId
 from orchard.model.sandbox import Level
 from orchard.operations.library import Library
@@ -68,7 +69,8 @@ class App(Library):
         from orchard.process.families.stillness import Foreign, Hold
 
         # What an engine that died has left running is found by what it carries.
-        hold = Hold(f"{run.id}:{job}", foreign=Foreign())
+        last = run.records[job].last
+        hold = Hold(token_of(run.id, job, last.number if last is not None else 1, subtask), foreign=Foreign())
         try:
             hold.stop()
             tree = tree_now(self.repo, worktree)
