@@ -221,7 +221,7 @@ async def _listen(
     while True:
         number = await pressed.get()
         before, heard = heard, (number, time.monotonic())
-        if before[0] == number and heard[1] - before[1] < ONCE:
+        if stand_in.is_there() and before[0] == number and heard[1] - before[1] < ONCE:
             continue
         if not session.owns_engine:
             progress.say(text.done(text.DETACHED))

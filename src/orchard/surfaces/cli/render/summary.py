@@ -98,7 +98,7 @@ def _failure(run: Run, job: JobView) -> list[Line]:
     message: Line = [
         ("  ", ""),
         (f"{safe(failed_words(job.id, job.failed_phase))}: ", "bad"),
-        (safe(job.error or ""), ""),
+        (safe(job.error or "", 2000), ""),
     ]
     lines = [message]
     record = run.records[JobId(job.id)]

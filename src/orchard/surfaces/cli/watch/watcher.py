@@ -12,6 +12,7 @@ from textual.app import App as TextualApp
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
+from textual.css.query import NoMatches
 
 from orchard.app import App
 from orchard.core.views.documents import JobView, PlanSummary
@@ -144,7 +145,10 @@ class Watcher(TextualApp[None]):
                     await self._changed.wait()
             self._changed.clear()
             began = time.monotonic()
-            await self._look()
+            try:
+                await self._look()
+            except NoMatches:
+                return  # the screen is being taken down
             await asyncio.sleep(max(FRAME_SECONDS, SHARE * (time.monotonic() - began)))
 
     # --------------------------------------------------------------------------------------- drawing
