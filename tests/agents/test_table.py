@@ -345,8 +345,8 @@ def test_the_page_about_agents_says_what_each_can_do() -> None:
         "mcp": "MCP servers",
         "effort": "`effort`",
         "max_turns": "`max_turns`",
-        "usage": "tells tokens",
-        "cost": "tells cost",
+        "usage": "reports tokens",
+        "cost": "reports cost",
     }
 
     for ability, title in titles.items():

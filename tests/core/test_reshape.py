@@ -56,7 +56,7 @@ def test_changes_may_pass_through_a_graph_that_would_be_wrong_by_itself() -> Non
         ([{"op": "remove", "id": "a"}], "has started"),
         ([{"op": "remove", "id": "nope"}], "no job 'nope'"),
         ([{"op": "remove", "id": VALIDATION}], "by itself"),
-        ([{"op": "set_needs", "id": "b", "needs": ["c"]}], "circle: b -> c -> b"),
+        ([{"op": "set_needs", "id": "b", "needs": ["c"]}], "circular dependency: b -> c -> b"),
         ([{"op": "set_needs", "id": "b", "needs": "c"}], "list of job ids"),
         ([{"op": "set_needs", "id": "b", "needs": ["zz"]}], "no job 'zz'"),
         ([{"op": "add", "job": {"id": "b", "work": "true"}}], "'b'"),

@@ -43,6 +43,7 @@ def modules_with(bug: Bug) -> Asked:
         for name, module in before.items():
             made[name] = copy_of(module, bug)
             _put(module.__name__, made[name])
+        vars(made["handler"])["_operation"] = made["table"].OPERATIONS.get  # which it imports where it needs it
         return Asked(**made)
     finally:
         for module in before.values():

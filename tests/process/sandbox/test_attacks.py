@@ -5,6 +5,7 @@ docs/sandbox.md is written by tools/sandbox_table.py from such a run, and held a
 """
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from tools.sandbox_table import PAGE, cells
@@ -14,9 +15,17 @@ from orchard.process.sandbox.policy import Level
 from tests.process.sandbox.corpus.promises import NOT_PROMISED
 from tests.process.sandbox.corpus.run import ATTACKS, succeeded
 from tests.process.sandbox.walled import ORDINARY
+from tests.strays import end_strays
 
 USERS = {"root": None, "user": ORDINARY} if os.geteuid() == 0 else {"user": None}
 WORKING = {finding.level for finding in walls().findings if finding.works}
+
+
+@pytest.fixture(autouse=True)
+def survivors() -> Iterator[None]:
+    """Attacks try to outlive their wall; without an engine nobody but us ends what a weak one lets live."""
+    yield
+    end_strays()
 
 
 def test_every_attack_has_a_name_of_its_own() -> None:
