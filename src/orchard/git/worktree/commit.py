@@ -129,16 +129,9 @@ def commit_work(
     if live is None:
         with Live(repo) as own:
             return commit_work(repo, worktree, base, info, own, made_from=made_from, stays=stays, submodules=submodules)
-    if worktree.path.is_symlink() or not worktree.path.is_dir():
-        # Behind a link lies what is not the job's to commit.
-        return Refused(f"The job's folder {worktree.path} is gone.", "Retry the job with '--fresh'.")
     git = repo.worktree_git(worktree.name, worktree.path)
-    try:
-        remove_links(git.git_dir)
-    except OSError as error:
-        return Refused(f"Git's notes on the worktree cannot be read: {error.strerror}", "Retry the job with '--fresh'.")
-    for name in ("index.lock", "HEAD.lock"):  # of a git that the job's end has killed
-        (git.git_dir / name).unlink(missing_ok=True)
+    if (unusable := _unusable(worktree, git)) is not None:
+        return unusable
     plain = made_from == base and live.is_plain(base)
     try:
         seen = picture(worktree.path, git.git_dir / "index") if plain and not stays else None
@@ -171,6 +164,20 @@ def commit_work(
     work = _Work(repo, live, worktree, base, head, info, plain and head == base, stays, left, places)
     result = _commit_once_more_if_objects_vanished(work, contents)
     return replace(result, dropped=dropped) if isinstance(result, Committed) else result
+
+
+def _unusable(worktree: Worktree, git: Git) -> Refused | None:
+    """Why git cannot work in the folder at all; links and locks that the job left among git's notes go first."""
+    if worktree.path.is_symlink() or not worktree.path.is_dir():
+        # Behind a link lies what is not the job's to commit.
+        return Refused(f"The job's folder {worktree.path} is gone.", "Retry the job with '--fresh'.")
+    try:
+        remove_links(git.git_dir)
+    except OSError as error:
+        return Refused(f"Git's notes on the worktree cannot be read: {error.strerror}", "Retry the job with '--fresh'.")
+    for name in ("index.lock", "HEAD.lock"):  # of a git that the job's end has killed
+        (git.git_dir / name).unlink(missing_ok=True)
+    return None
 
 
 def _nested(contents: Contents) -> Refused | None:
