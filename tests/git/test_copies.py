@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchard.errors import UsageError
-from orchard.git.dependencies import copies, listing
+from orchard.git.dependencies import copies, inventory
 from orchard.git.dependencies.copies import Copies, copied_files, copy_folders
 from orchard.git.repository import Worktree
 from orchard.git.worktree.commit import CommitInfo, Committed, commit_work
@@ -152,14 +152,14 @@ def test_what_the_worktrees_commit_does_not_ignore_is_not_copied(repo: Repo, tre
 def test_copies_are_bounded(repo: Repo, trees: Worktrees, worktree: Worktree, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.write({f"node_modules/{number}": "xxxx" for number in range(5)})
 
-    monkeypatch.setattr(listing, "MAX_FILES", 4)
+    monkeypatch.setattr(inventory, "MAX_FILES", 4)
     with pytest.raises(UsageError, match="more than 4 files"):
         copy(repo, trees, worktree, "node_modules")
-    monkeypatch.setattr(listing, "MAX_FILES", 5)
-    monkeypatch.setattr(listing, "MAX_BYTES", 16)
+    monkeypatch.setattr(inventory, "MAX_FILES", 5)
+    monkeypatch.setattr(inventory, "MAX_BYTES", 16)
     with pytest.raises(UsageError, match="more than 0 GiB"):
         copy(repo, trees, worktree, "node_modules")
-    monkeypatch.setattr(listing, "MAX_BYTES", 100)
+    monkeypatch.setattr(inventory, "MAX_BYTES", 100)
     monkeypatch.setattr(copies, "SPARE", 1 << 60)
     monkeypatch.setattr(copies, "_cloned", lambda original, copy: False)
     with pytest.raises(UsageError, match="are free"):

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from orchard.errors import UsageError
 from orchard.files import open_plain
-from orchard.git.dependencies.listing import Listing, listing
+from orchard.git.dependencies.inventory import Inventory, inventory
 from orchard.git.dependencies.virtual_env import LARGEST, may_name_place, moved
 from orchard.git.folders import behind_link
 from orchard.git.repository import Repository, Worktree
@@ -71,7 +71,7 @@ def copied_files(
     found: list[tuple[bytes, tuple[int, ...]]] = []
     for name in dict.fromkeys(one.strip("/") for one in names):
         if top is not None and _cannot_copy(repo, top, name, roots) is None:
-            found += listing(top, name).stamps
+            found += inventory(top, name).stamps
     return tuple(found)
 
 
@@ -93,12 +93,12 @@ def _cannot_copy(repo: Repository, top: Path | None, name: str, roots: Sequence[
 
 def _copy(
     repo: Repository, top: Path, worktree: Worktree, name: str, writer: "_Writer"
-) -> tuple[str | None, Listing | None]:
+) -> tuple[str | None, Inventory | None]:
     """Copy one path; what speaks against it, and what was found there."""
     target = worktree.path / name
     if not make_parents(worktree.path, os.fsencode(name)) or os.path.lexists(target):
         return "its place is taken", None
-    found = listing(top, name)
+    found = inventory(top, name)
     git = repo.worktree_git(worktree.name, worktree.path)
     if (top / name).is_dir():
         target.mkdir(0o700)
@@ -127,7 +127,7 @@ class _Writer:
     def __init__(self) -> None:
         self._clones = self._in_kernel = sys.platform == "linux"
 
-    def write(self, found: Listing, top: Path, folder: Path) -> None:
+    def write(self, found: Inventory, top: Path, folder: Path) -> None:
         source, goal = os.fsencode(top) + b"/", os.fsencode(folder) + b"/"
         environments, to_write = found.environments, found.size
         for name, _ in found.folders:

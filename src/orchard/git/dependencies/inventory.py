@@ -16,7 +16,7 @@ MAX_FILES = 200_000
 MAX_BYTES = 8 << 30
 
 
-class Listing(Struct, frozen=True):
+class Inventory(Struct, frozen=True):
     """Paths are relative to the top of the checkout."""
 
     folders: tuple[tuple[bytes, os.stat_result], ...]
@@ -39,7 +39,7 @@ class Listing(Struct, frozen=True):
         return frozenset(folder for folder, _, last in split if last == SETTINGS)
 
 
-def listing(top: Path, name: str) -> Listing:
+def inventory(top: Path, name: str) -> Inventory:
     """What is at a path and below it; UsageError where that is more than we copy."""
     base, first = os.fsencode(top), os.fsencode(name)
     found = os.lstat(base + b"/" + first)
@@ -64,7 +64,7 @@ def listing(top: Path, name: str) -> Listing:
         _check_bounds(name, len(files) + len(links), size)
     kept, out = _sorted_links(top, [path for path, _ in links])
     stamps = tuple((path, stamp(one)) for path, one in (*files, *links))
-    return Listing(tuple(folders), tuple(files), kept, (*left_out, *out), stamps)
+    return Inventory(tuple(folders), tuple(files), kept, (*left_out, *out), stamps)
 
 
 def _walk(base: bytes, first: bytes, found: os.stat_result) -> Iterator[tuple[bytes, os.stat_result]]:
