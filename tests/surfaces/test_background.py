@@ -5,11 +5,13 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchard.app import App
 from orchard.engine.server.address import read_address
+from orchard.git.worktree import transfer
 from orchard.process.families.identity import identify, is_alive
 from orchard.surfaces.cli.start import run_command_line
 from orchard.testing import Repo
@@ -67,6 +69,36 @@ def test_a_background_engine_that_is_asked_to_end_stops_its_jobs_and_their_work_
     assert run_command_line(["resume", "x"]) == 1
     assert "interrupted" in capsys.readouterr().out
     assert any(repo.files(ref).get("half.txt") == "half\n" for ref in repo.refs("refs/orchard/wip"))
+
+
+def test_without_an_engine_what_a_killed_one_left_running_stands_still_while_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repo = Repo.make(tmp_path / "repo")
+    number = tmp_path / "number"
+    work = f"echo half > half.txt; echo $$ > {number}.new; mv {number}.new {number}; while :; do :; done"
+    (tmp_path / "plan.yaml").write_text(f"name: x\ntarget: t\njobs: [{{id: a, work: '{work}'}}]")
+    monkeypatch.chdir(repo.path)
+    assert run_command_line(["run", str(tmp_path / "plan.yaml"), "--detach"]) == 0
+    engine = read_address(repo.path / ".git" / "orchard")
+    assert engine is not None
+    _until(number.exists)
+    stat, states, look = Path(f"/proc/{int(number.read_text())}/stat"), [], transfer.tree_now
+
+    def looks(*args: Any) -> str:
+        states.append(stat.read_text().rpartition(")")[2].split()[0])
+        return look(*args)
+
+    monkeypatch.setattr(transfer, "tree_now", looks)
+    os.kill(engine.pid, signal.SIGKILL)
+    _until(lambda: read_address(repo.path / ".git" / "orchard") is None)
+
+    try:
+        assert run_command_line(["diff", "a"]) == 0
+        assert states == ["T"] and "+half" in capsys.readouterr().out
+        assert stat.read_text().rpartition(")")[2].split()[0] != "T"
+    finally:
+        os.kill(int(number.read_text()), signal.SIGKILL)
 
 
 def _until(condition: Callable[[], bool]) -> None:
