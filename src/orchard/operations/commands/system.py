@@ -39,7 +39,7 @@ async def _see_folder(engine: Engine, args: SeeFolder) -> Json:
     """Only the engine can hold the programs still that are at work there."""
     run, job = engine.runs.get(PlanId(args.plan)), JobId(args.job)
     if run is None or job not in run.records or args.subtask not in (None, *run.records[job].subtasks):
-        raise NotFound(f"Nobody is at work on '{args.job}' of plan '{args.plan}'.", hint=Next("get_plan", args.plan))
+        raise NotFound(f"No program works on job '{args.job}' of plan '{args.plan}'.", hint=Next("get_plan", args.plan))
     workspace = workspace_of(engine, run, job, args.subtask)
     if (held := workspace.held) is None:
         raise NotFound(f"'{args.job}' has no folder any more.", hint=Next("get_job", args.plan, args.job))
@@ -49,7 +49,7 @@ async def _see_folder(engine: Engine, args: SeeFolder) -> Json:
 
 see_folder = Service(
     name="see_folder",
-    sentence="Say what a worktree in which somebody works holds now, as a tree of git's.",
+    sentence="Say what a worktree in which programs work holds now, as a tree of git's.",
     args=SeeFolder,
     example={"plan": "add-login", "job": "api"},
     route=_DIFF,

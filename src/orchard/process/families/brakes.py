@@ -1,6 +1,6 @@
-"""Processes that we have stopped, and for whom: each goes on when nobody wants it to stand still any more.
+"""Processes that we have stopped, and for whom: each goes on when the last holder lets it go.
 
-A process that was stopped by somebody else (a person, a debugger) is not in the list, and is never continued by us.
+A process that a person or a debugger stopped is not in the list, and we never continue it.
 """
 
 import signal
@@ -15,7 +15,7 @@ _lock = threading.Lock()
 
 
 def stop(identity: Identity, stopped: bool, holder: object) -> bool:
-    """Stop a process for a holder; one that is `stopped` already, but not by us, is left to whoever did it.
+    """Stop a process for a holder; one that is `stopped` already, but not by us, is left as it is.
 
     False where we may not: it has other rights than we have, which no program behind a wall can get.
     """
@@ -35,7 +35,7 @@ def nudge(identity: Identity) -> None:
 
 
 def release(identities: Iterable[Identity], holder: object) -> None:
-    """Let those go on that nobody else holds."""
+    """Let those go on that have no other holder."""
     with _lock:
         for identity in identities:
             holders = _held.get(identity, set())

@@ -1,11 +1,11 @@
 """Holding a family still: while a `Hold` is on, no process of it runs, so that none can change a folder under us.
 
-Git follows the names of a folder one after the other. Whoever runs in that folder can put a link where git has looked
-a moment ago, or other settings where git reads them next, and behind a wall that is the way out: our git stands
+Git follows the names of a folder one after the other. A program that runs in that folder can put a link where git has
+looked a moment ago, or other settings where git reads them next, and behind a wall that is the way out: our git stands
 outside. So before we work in a folder in which programs are at work, all of them are stopped (SIGSTOP), and it is
-proved that they are: two looks in a row find nobody who moves, nobody new who has died, and no number that was gone
-before it could be looked at. A thread that has not come to rest yet counts as one who moves. Where that cannot be
-proved in time, nothing is done.
+proved that they are: two looks in a row find no process that runs, none that has just died, and none that was gone
+before we could look at it. A thread that has not come to rest yet counts as running. Where we cannot prove that in
+time, we do nothing.
 
 Who belongs to it: below the engine all that hangs below the leaders of the family, and every orphan that came to us,
 whosever it was (see `orphans`); elsewhere what `family.look` finds. Walls are stopped with what is behind them: then
@@ -55,7 +55,7 @@ class Foreign(Struct, frozen=True):
 class _Seen(Struct, frozen=True):
     living: tuple[Stat, ...]
     restless: bool
-    """Whether somebody may have been missed."""
+    """Whether the look may have missed a process."""
 
 
 _holds: list["Hold"] = []
@@ -83,7 +83,7 @@ class Hold:
 
     @property
     def needed(self) -> bool:
-        """Whether anybody may be running; if not, there is nobody to stop, and looking at every process is spared."""
+        """Whether a process of it may be running; if not, looking at every process is spared."""
         if self._foreign is not None or any(map(self.covers, leaders().values())):
             return True
         return is_subreaper() and any(not stat.dead for stat in strangers(self._known))
@@ -123,7 +123,7 @@ class Hold:
                 wait = min(2 * wait, _LONGEST_WAIT)
 
     def check(self) -> None:
-        """NotStill where somebody else has let one of them go on meanwhile: what was seen of the folder is void."""
+        """NotStill where another process has let one of them go on meanwhile: what we saw of the folder is void."""
         for identity in self._mine:
             stat = read_stat(identity.pid)
             if stat is not None and identity_of(stat) == identity and self._moves(stat):
@@ -177,7 +177,7 @@ class Hold:
         below = list(_below(led | {stat.pid for stat in orphans}, table))
         living = tuple(stat for stat in below if not stat.dead)
         self._family = {stat.pid for stat in below}
-        # Whose parent was gone in that moment hangs below nobody, and may be family all the same.
+        # A process whose parent was gone in that moment hangs below none of ours, and may be family all the same.
         self._others = set() if vanished else set(numbers) - self._family
         return _Seen(living, self._is_new({stat.pid for stat in below if stat.dead}) or vanished)
 
