@@ -54,6 +54,28 @@ def test_without_a_terminal_nobody_agrees_and_the_command_that_would_is_named(de
     assert desk("run", plan).code == 0
 
 
+def test_every_command_that_meets_such_settings_says_the_same_and_names_the_command_that_helps(desk: Desk) -> None:
+    plan = desk.plan(TWO_JOBS)
+    said = "This repository's orchard.toml has settings that run programs or loosen safety (setup)."
+
+    for words in (["run", plan], ["run", plan, "--dry-run"], ["doctor"], ["agents"], ["config"]):
+        done = desk(*words)
+        told = " ".join((done.out + done.err).split())
+        assert f"{said} Orchard uses them only after you agree to them." in told, (words, told)
+        assert "Run 'orchard trust': it shows them and asks you." in told, (words, told)
+    assert said in " ".join(desk("trust", "--show").out.split())
+
+
+def test_a_dry_run_says_that_it_leaves_such_settings_out_and_that_a_run_asks_first(desk: Desk) -> None:
+    plan = desk.plan(TWO_JOBS)
+
+    shown = desk("run", plan, "--dry-run")
+    data = desk("run", plan, "--dry-run", "--json").json
+
+    assert shown.code == 0 and "This is the plan without them; a run asks you first." in shown.err
+    assert data["untrusted"] == ["setup"]
+
+
 @pytest.mark.parametrize("yes", ["", "y", "yes", "0" * 64])
 def test_a_yes_to_anything_else_agrees_to_nothing(desk: Desk, yes: str) -> None:
     assert desk("trust", "--yes", yes).code == 2

@@ -13,18 +13,28 @@ is trusted.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from orchard.config.user_dirs import make_state_dir, user_dirs
-from orchard.errors import OrchardError
+from orchard.errors import Hint, Next, OrchardError
 from orchard.files import NOT_A_FILE, NOT_OURS, read_own, replace_whole
 
 RECORD = "trust.json"
 RECORD_BYTES = 4 * 1024 * 1024
 LOCK_SECONDS = 10.0
 KEPT_PROJECTS = 16
+AGREE_FIRST: Hint = ("Run '", Next("trust_repository"), "': it shows them and asks you.")
+
+
+def not_agreed(keys: Iterable[str]) -> str:
+    """What people are told of settings that the user has not agreed to, wherever they are told of them."""
+    listed = ", ".join(sorted(keys))
+    return (
+        f"This repository's orchard.toml has settings that run programs or loosen safety ({listed}). "
+        "Orchard uses them only after you agree to them."
+    )
 
 
 def digest(values: Mapping[str, object]) -> str:

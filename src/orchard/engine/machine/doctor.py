@@ -20,6 +20,7 @@ from orchard.agents.definitions.ignored import ignored_notes
 from orchard.config.load import Settings
 from orchard.config.places import missing_places
 from orchard.config.reach import RIGHTS
+from orchard.config.trust import AGREE_FIRST, not_agreed
 from orchard.config.user_dirs import UserDirs
 from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import Hint, Next, OrchardError, Say, steps_of
@@ -248,9 +249,7 @@ def _settings(patient: Patient) -> Iterator[Finding]:
     for warning in patient.settings.warnings:
         yield Finding("warning", "settings", warning)
     if patient.settings.untrusted:
-        keys = ", ".join(sorted(patient.settings.untrusted))
-        said = f"The repository's orchard.toml sets {keys}, which has no effect until you agree."
-        yield Finding("warning", "trust", said, ("Run '", Next("trust_repository"), "' after reading that file."))
+        yield Finding("warning", "trust", not_agreed(patient.settings.untrusted), AGREE_FIRST)
     else:
         yield Finding("ok", "settings", "the settings are valid, and nothing waits for trust")
 

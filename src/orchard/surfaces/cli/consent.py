@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from orchard.agents.project_settings import ProjectSettings, committed, covered
 from orchard.app import App
-from orchard.config.trust import digest, trust
+from orchard.config.trust import digest, not_agreed, trust
 from orchard.engine.server.address import read_address
 from orchard.errors import NeedsPerson, NotFound, UsageError
 from orchard.model.events.plans import Json
@@ -39,7 +39,7 @@ class Asked(Struct, frozen=True):
     def lines(self) -> list[Line]:
         lines: list[Line] = []
         if self.app.settings.untrusted:
-            lines.append([("This repository asks for settings that run programs or loosen safety:", "")])
+            lines.append([(safe(not_agreed(self.app.settings.untrusted), FULL), "")])
         for key, value in self.app.settings.untrusted.items():
             shown = safe(json_text(value), 100_000)
             lines.append([("  ", ""), (safe(key), "name"), (" = ", ""), (shown, "wait")])

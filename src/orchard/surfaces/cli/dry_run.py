@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from orchard.app import App
+from orchard.config.trust import AGREE_FIRST, not_agreed
 from orchard.core.views.graph import columns
 from orchard.engine.plans.refs import target_of
 from orchard.errors import EXIT_USAGE, OrchardError
@@ -19,6 +20,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
 from orchard.surfaces.cli.render.proposal import proposal_lines
 from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.next_steps import in_commands
 
 LANDS = {
     "auto": "lands on",
@@ -46,6 +48,8 @@ class Rehearsal(Struct, frozen=True):
     """Folders of the checkout that its worktrees would get copies of."""
     resolved: bool = False
     """Whether it may meet conflicts that were resolved before."""
+    untrusted: list[str] = []
+    """Settings of the repository that a run would ask about first."""
 
     def document(self) -> Json:
         step = columns(self.plan)
@@ -66,6 +70,7 @@ class Rehearsal(Struct, frozen=True):
             "resolved_before": self.resolved,
             "problems": self.problems,
             "sandbox": self.sandbox,
+            "untrusted": self.untrusted,
         }
 
     def lines(self) -> list[Line]:
@@ -101,7 +106,6 @@ def rehearse(app: App, plan: Plan) -> Rehearsal:
     from orchard.operations.foresight import foreseen
     from orchard.operations.queries.definitions import agent_meant, described_for
     from orchard.planfile.works import named, spoken
-    from orchard.surfaces.next_steps import in_commands
 
     config = app.settings.config
     agents = Agents(config, os.environ)
@@ -119,7 +123,9 @@ def rehearse(app: App, plan: Plan) -> Rehearsal:
     top = app.repo.main_top or app.repo.top
     copies = [name for name in config.worktree.copy if top is not None and (top / name).is_dir()]
     helper, resolved = helper_of(plan, config), has_shared_memory(app.repo)
-    return Rehearsal(plan, start, doers, helper, problems, wall, copies, resolved)
+    return Rehearsal(
+        plan, start, doers, helper, problems, wall, copies, resolved, untrusted=sorted(app.settings.untrusted)
+    )
 
 
 def _wall(level: Level, plan: Plan) -> tuple[str | None, list[str]]:
@@ -139,6 +145,9 @@ def show_rehearsal(terminal: Terminal, app: App, plan: Plan) -> int:
     found = rehearse(app, plan)
     terminal.answer(found.document(), *terminal.fitted(found.lines()))
     terminal.note(*premises(app, plan))
+    if found.untrusted:
+        first = f"{not_agreed(found.untrusted)} This is the plan without them; a run asks you first."
+        terminal.note(text.warning(f"{first} {in_commands(AGREE_FIRST)}"))
     problems: list[Line] = [[("error: ", "bad"), (safe(one, 2000), "")] for one in found.problems]
     terminal.tell(*problems)
     return EXIT_USAGE if found.problems else 0

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from orchard.app import App, open_app
+from orchard.config.trust import AGREE_FIRST, not_agreed
 from orchard.errors import NeedsPerson, OrchardError
 from orchard.model.phases import PHASES, phase_of_words, shown_phase
 from orchard.operations.operation import Argument, Operation, arguments_of
@@ -29,16 +30,16 @@ def app_for_work(terminal: Terminal) -> App:
     app = app_of(terminal)
     if not app.settings.untrusted:
         return app
-    keys = app.settings.untrusted
+    first = NeedsPerson(not_agreed(app.settings.untrusted), AGREE_FIRST)
     if not terminal.can_ask:
-        raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
+        raise first
     from orchard.surfaces.cli.consent import refuse_in_job, what_is_asked
 
     refuse_in_job(app)
     asked = what_is_asked(app, project=False)
     terminal.note(*asked.lines)
     if not terminal.agreed(text.ASK_TRUST):
-        raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
+        raise first
     asked.agree()
     return open_app(terminal.repo, in_commands)
 

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from orchard.app import App
+from orchard.config.trust import AGREE_FIRST, not_agreed
 from orchard.core.views.documents import PlanSummary
 from orchard.engine.server.address import ADDRESS_FILE
 from orchard.engine.server.server import EngineGone
@@ -15,7 +16,6 @@ from orchard.model.plan import PlanId
 from orchard.operations.operation import Operation, Verb
 from orchard.store.log_follower import Changes
 from orchard.surfaces.cli.followed import open_session
-from orchard.surfaces.cli.render import text
 from orchard.surfaces.served import Served
 
 GATHER_SECONDS = 1 / 8
@@ -68,7 +68,7 @@ class Place:
         """Ask for an operation as its verb does; work that goes on because of it goes on without us."""
         follows = isinstance(operation.verb, Verb) and operation.verb.follows
         if follows and (keys := self.app.settings.untrusted):
-            raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(keys)), text.UNTRUSTED_HINT)
+            raise NeedsPerson(not_agreed(keys), AGREE_FIRST)
         with suppress(EngineGone):
             return await self.served.ask(operation.name, plan=plan, **values)
         async with AsyncExitStack() as stack:

@@ -30,6 +30,7 @@ from orchard.agents.registry import SEE_AGENTS, Agents
 from orchard.app import App
 from orchard.config.layers import Config, tools_of
 from orchard.config.load import Settings, load_settings
+from orchard.config.trust import AGREE_FIRST, not_agreed
 from orchard.errors import EXIT_DONE, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_TIMED_OUT, NotFound, OrchardError, UsageError
 from orchard.git.repository import find_repository
 from orchard.model.agent_rows import ACP, BUILTIN, BuiltinRow
@@ -115,7 +116,7 @@ def agents_here(terminal: Terminal) -> Agents:
     settings = _settings(terminal)
     terminal.note(*[text.warning(warning) for warning in settings.warnings])
     if settings.untrusted:
-        terminal.note(text.warning(text.UNTRUSTED.format(keys=", ".join(settings.untrusted))))
+        terminal.note(text.warning(f"{not_agreed(settings.untrusted)} {in_commands(AGREE_FIRST)}"))
     return Agents(settings.config, os.environ)
 
 

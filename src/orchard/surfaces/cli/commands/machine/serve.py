@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import json
 import os
+import shlex
 import socket
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import click
 
 from orchard.app import App, open_app
+from orchard.config.trust import not_agreed
 from orchard.config.user_dirs import make_state_dir, user_dirs
 from orchard.engine.server.server import decode_error, encode_error
 from orchard.errors import NeedsPerson, NotFound, OrchardError, UsageError
@@ -26,7 +28,7 @@ from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import safe
 from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.http.daemon.address import HttpAddress, daemons, read_http_address
-from orchard.surfaces.next_steps import in_commands
+from orchard.surfaces.next_steps import in_commands, told
 
 START_SECONDS = 45.0
 LOG_BYTES = 1024 * 1024
@@ -166,9 +168,9 @@ def _apps(terminal: Terminal, given: tuple[Path, ...], every: bool) -> list[App]
         try:
             app = open_app(folder, in_commands)
             if app.settings.untrusted:
-                raise NeedsPerson(text.UNTRUSTED.format(keys=", ".join(app.settings.untrusted)))
+                raise NeedsPerson(not_agreed(app.settings.untrusted), f"orchard trust -C {shlex.quote(str(folder))}")
         except OrchardError as error:
-            terminal.note(text.warning(f"{safe(folder)} is not served: {safe(error.message)}"))
+            terminal.note(text.warning(f"{safe(folder)} is not served: {safe(told(error), 2000)}"))
             continue
         found.setdefault(app.repo.common_dir, app)
     if not found:

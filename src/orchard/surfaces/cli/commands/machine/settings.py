@@ -2,6 +2,7 @@
 
 import click
 
+from orchard.config.trust import AGREE_FIRST, not_agreed
 from orchard.errors import UsageError
 from orchard.model.events.plans import Json
 from orchard.store.masked_settings import shown_settings
@@ -10,6 +11,7 @@ from orchard.surfaces.cli.options import app_of
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, table
 from orchard.surfaces.cli.terminal import Terminal, json_text
+from orchard.surfaces.next_steps import in_commands
 
 
 @verb("trust", examples="orchard trust --show\norchard trust")
@@ -43,7 +45,7 @@ def config(terminal: Terminal, what: str, origin: bool) -> None:
     )
     terminal.answer(document, *rows)
     if settings.untrusted:
-        terminal.note(text.warning(text.UNTRUSTED.format(keys=", ".join(settings.untrusted))))
+        terminal.note(text.warning(f"{not_agreed(settings.untrusted)} {in_commands(AGREE_FIRST)}"))
 
 
 @verb("capacity", examples="orchard capacity\norchard capacity --json")
