@@ -110,3 +110,20 @@ def test_worktrees_that_wait_for_the_next_run_are_told_of_and_removed(desk: Desk
     assert not path.parent.exists()
     assert desk("recover", "--json").json[0]["files"] == 1, "what a person had put there"
     assert "waits for the next run" not in desk("doctor").out
+
+
+def test_what_worktrees_of_ended_plans_take_is_told_with_the_command_that_frees_it(desk: Desk) -> None:
+    assert desk("run", desk.plan(FAILS)).code == 1
+    folder = Path(desk("path", "bad").out.strip()).resolve()
+    (folder / "large.bin").write_bytes(bytes(3 << 20))
+    plan = desk.status()["plan"]["id"]
+
+    told = " ".join(desk("doctor").out.split())
+    assert "One worktree of a plan that has ended takes 3 MiB of the disk." in told
+    assert f"'orchard delete {plan}'" in told
+    time.sleep(1.1)
+    rehearsed = desk("prune", "--older-than", "1s", "--dry-run")
+    assert "3.0 MiB" in rehearsed.out and "1 plan would be purged. That frees 3.0 MiB of worktrees." in rehearsed.err
+
+    assert desk("delete", plan, "--yes").code == 0
+    assert not folder.exists() and "of the disk" not in desk("doctor").out

@@ -81,6 +81,19 @@ def _is_folder(entry: os.DirEntry[AnyStr]) -> bool:
         return False
 
 
+def weigh(folder: Path, most: int) -> tuple[int, int]:
+    """How many files a folder holds, and their bytes; from `most` files on no more are looked at."""
+    files = size = 0
+    for place, _, names in walk(str(folder)):
+        for name in names:
+            files += 1
+            with suppress(OSError):
+                size += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118 (many of them)
+        if files >= most:
+            break
+    return files, size
+
+
 def mounts_below(path: Path) -> list[Path]:
     """The mount points at or below a folder. A bind mount has its own device number only sometimes."""
     try:

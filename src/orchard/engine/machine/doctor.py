@@ -26,13 +26,14 @@ from orchard.engine.server.address import LOCK_FILE, is_locked, read_address
 from orchard.errors import Hint, Next, OrchardError, Say, steps_of
 from orchard.git.command import MINIMUM_VERSION, Blocked
 from orchard.git.dependencies.kept import kept_worktrees
-from orchard.git.folders import walk
+from orchard.git.folders import weigh
 from orchard.git.hazards import hazards
 from orchard.git.landing.claim import Astray, claims, found_again
 from orchard.git.landing.intent import DamagedNotes, read_intent
 from orchard.git.merge.merge import signing_problem
 from orchard.git.refs import list_refs
 from orchard.git.repository import FALLBACK_IDENTITY, Repository
+from orchard.git.worktree.job_links import linked_worktrees
 from orchard.git.worktree.status import refuse_blocked_notes
 from orchard.git.worktree.worktrees import TRASH, Worktrees
 from orchard.model.events.event import Json
@@ -379,7 +380,8 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
         said = f"{len(kept)} warm worktrees wait" if len(kept) > 1 else "One warm worktree waits"
         hint = "'worktree.keep_size' says how much of the disk they may take; with 0 the next engine removes them."
         yield Finding("note", "worktrees", f"{said} for the next run ({taken}).", hint)
-    files, size = _weigh(root / TRASH)
+    yield from _kept_for_people(patient, root)
+    files, size = weigh(root / TRASH, COUNTED_FILES)
     if files:
         more = "more than " if files >= COUNTED_FILES else ""
         said = f"The trash in {root / TRASH} holds {more}{files:,} files ({_size(size)})."
@@ -393,18 +395,22 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
         yield Finding("ok", "leftovers", f"nothing is left over below {root}")
 
 
-def _weigh(folder: Path) -> tuple[int, int]:
-    files = size = 0
-    for place, _, names in walk(str(folder)):
-        for name in names:
-            files += 1
-            try:
-                size += (Path(place) / name).lstat().st_size
-            except OSError:
-                continue
-        if files >= COUNTED_FILES:
-            break
-    return files, size
+def _kept_for_people(patient: Patient, root: Path) -> Iterator[Finding]:
+    """Worktrees of plans that are over: a person may want to look into them, and only a person lets go of them."""
+    with read(patient.journal) as journal:
+        over = {row.id for row in journal.plans() if row.status in OVER}
+    folders = {plan: places for plan, places in linked_worktrees(root).items() if plan in over}
+    if not folders:
+        return
+    weighed = {plan: [weigh(place, COUNTED_FILES) for place in places] for plan, places in folders.items()}
+    found = [one for places in weighed.values() for one in places]
+    more = "more than " if any(files >= COUNTED_FILES for files, _ in found) else ""
+    whose = f"{len(found)} worktrees of plans that have ended take"
+    whose = whose if len(found) > 1 else "One worktree of a plan that has ended takes"
+    said = f"{whose} {more}{_size(sum(size for _, size in found))} of the disk."
+    largest = sorted(weighed, key=lambda plan: -sum(size for _, size in weighed[plan]))[:LISTED]
+    steps = [part for plan in largest for part in ("', '", Next("delete_plan", plan))][1:]
+    yield Finding("note", "worktrees", said, ("This saves what lies there and frees the disk: '", *steps, "'."))
 
 
 def _capacity(patient: Patient) -> Iterator[Finding]:

@@ -56,6 +56,17 @@ def named_worktree(worktree: Path, plan: str, job: str) -> Path:
     return worktree
 
 
+def linked_worktrees(root: Path) -> dict[str, list[Path]]:
+    """The worktrees of jobs that run, failed or were kept, by plan."""
+    found: dict[str, list[Path]] = {}
+    for plan in entries(root / BY_JOB):
+        with suppress(OSError), _opened(root, plan.name) as folder:
+            goals = [os.readlink(name, dir_fd=folder) for name in sorted(os.listdir(folder))]  # noqa: PTH208 (open already)
+            names = [goal.rpartition("/")[2] for goal in goals if goal.startswith("../../")]
+            found[plan.name] = [root / name for name in names if (root / name).is_dir()]
+    return {plan: folders for plan, folders in found.items() if folders}
+
+
 def sweep_links(root: Path) -> None:
     """Take away folders without links, and links to worktrees that are gone: an engine was killed before it could."""
     for plan in entries(root / BY_JOB):

@@ -10,6 +10,8 @@ from orchard.app import App
 from orchard.core.views.documents import PlanSummary
 from orchard.errors import EXIT_WAITING, NeedsPerson, UsageError
 from orchard.git.dependencies.kept import Kept, kept_worktrees, let_go_of_all
+from orchard.git.folders import weigh
+from orchard.git.worktree.job_links import linked_worktrees
 from orchard.model.statuses import OVER
 from orchard.surfaces.cli.followed import open_session
 from orchard.surfaces.cli.group import verb
@@ -20,6 +22,8 @@ from orchard.surfaces.cli.render.lines import Line, Piece, safe, table
 from orchard.surfaces.cli.terminal import Terminal
 
 OVER_WORDS = frozenset(map(str, OVER))
+WEIGHED_FILES = 1_000_000
+"""Files of a worktree that are looked at to say how much it takes."""
 
 
 def _age(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -63,9 +67,10 @@ def prune(terminal: Terminal, older_than: float | None, worktrees: bool, dry_run
     if older_than is None:
         return _answer(terminal, [], _without(app, terminal, waiting, before, dry_run), purged=False)
     old = [plan for plan in app.plans(deleted=True) if _is_old(plan, now - older_than)]
+    taken = _worktree_sizes(app, old)
     rows: list[list[Piece]] = [
         [(safe(plan.id), "strong"), text.status_piece(plan.status), (text.when(plan.ended_at, now), "dim"),
-         (safe(plan.name, 60), "")]
+         (text.bytes_text(taken[plan.id]) if plan.id in taken else "", "dim"), (safe(plan.name, 60), "")]
         for plan in old
     ]  # fmt: skip
     if not dry_run and left_refs(app):
@@ -73,7 +78,9 @@ def prune(terminal: Terminal, older_than: float | None, worktrees: bool, dry_run
     if dry_run or not old:
         gone = _without(app, terminal, waiting, before, dry_run)
         _answer(terminal, old, gone, *table(rows), purged=False)
-        terminal.note(text.done(f"{text.many(len(old), 'plan')} would be purged." if old else "No plan is that old."))
+        freed = f" That frees {text.bytes_text(sum(taken.values()))} of worktrees." if taken else ""
+        many = f"{text.many(len(old), 'plan')} would be purged.{freed}"
+        terminal.note(text.done(many if old else "No plan is that old."))
         return 0
     question = f"Remove {text.many(len(old), 'plan')} for good, with commits that have not landed, saved work and logs?"
     if not yes:
@@ -105,6 +112,13 @@ def _without(app: App, terminal: Terminal, waiting: list[Kept], before: float | 
     elif before is None:
         terminal.note(text.done("No worktree waits for the next run."))
     return gone
+
+
+def _worktree_sizes(app: App, plans: list[PlanSummary]) -> dict[str, int]:
+    """The bytes in worktrees that these plans keep, by plan; those without any are left out."""
+    known = linked_worktrees(app.repo.worktree_root(app.settings.config.worktree_root))
+    kept = {plan.id: known[plan.id] for plan in plans if plan.id in known}
+    return {plan: sum(weigh(place, WEIGHED_FILES)[1] for place in places) for plan, places in kept.items()}
 
 
 def _is_old(plan: PlanSummary, before: float) -> bool:
