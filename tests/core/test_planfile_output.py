@@ -84,4 +84,4 @@ def test_parameters_are_put_in_and_not_declared_again() -> None:
     again = parse(plan_file(plan).encode())
 
     assert again == replace(plan, params={})
-    assert "params" not in plan_file(plan) and "echo 1 ${{ v }} ${{ github.ref }}" in plan_file(plan)
+    assert "params" not in plan_file(plan) and "echo 1 $${{ v }} ${{ github.ref }}" in plan_file(plan)

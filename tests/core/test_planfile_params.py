@@ -1,10 +1,12 @@
 """Parameters of a plan: what is put in where, what is left as it is, and what is refused."""
 
 import pytest
+from msgspec.structs import replace
 
 from orchard.errors import InvalidInput
 from orchard.model.plan import JobId, ShellWork, part_of
 from orchard.model.plan_codec import plan_from_json, plan_json
+from orchard.planfile.output import plan_file
 from orchard.planfile.parse import parse, parse_value
 
 PLAN = """
@@ -31,11 +33,25 @@ def test_values_are_put_into_every_text_as_they_were_written() -> None:
     assert plan_from_json(plan_json(plan)) == plan
 
 
-def test_a_plan_without_parameters_is_left_as_it_is() -> None:
-    plan = parse(b"name: x\njobs: [{id: a, work: 'echo ${{ who }}'}]")
+def test_a_name_in_a_plan_without_parameters_is_refused_and_the_text_itself_can_be_written() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse(b"name: x\njobs: [{id: a, work: 'echo ${{ who }}'}]")
+    plan = parse(b"name: x\njobs: [{id: a, work: 'echo $${{ who }} ${{ github.ref }}'}]")
 
+    said = "there is no parameter 'who'; name it in 'params', or write '$${{ who }}' for the text '${{ who }}' itself"
+    assert str(refused.value.problems[0]) == f"plan.yaml:2:22 jobs[0].work: {said}"
     work = plan.jobs[JobId("a")].work
-    assert isinstance(work, ShellWork) and work.command == "echo ${{ who }}"
+    assert isinstance(work, ShellWork) and work.command == "echo ${{ who }} ${{ github.ref }}"
+
+
+@pytest.mark.parametrize("text", ["echo ${{ who }}", "echo $${{ who }}", "echo $$${{who}} ${{ a.b }} $${{"])
+def test_a_text_that_looks_like_a_parameter_comes_back_from_a_plan_file(text: str) -> None:
+    plan = parse(b"name: x\njobs: [{id: a, work: 'true'}]")
+    job = replace(plan.jobs[JobId("a")], work=ShellWork(command=text))
+
+    again = parse(plan_file(replace(plan, jobs={**plan.jobs, JobId("a"): job})).encode())
+
+    assert again.jobs[JobId("a")].work == ShellWork(command=text)
 
 
 WRONG = [

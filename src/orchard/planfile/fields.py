@@ -329,7 +329,7 @@ class PlanFields(Fields):
     )
     params: Params = _optional(
         "Values that are put in wherever a text of the plan says `${{ name }}`. A value here is the default; a name "
-        "without one has to be given. `$${{` stands for `${{`.",
+        "without one has to be given. `$${{ name }}` stands for the text `${{ name }}` itself.",
         "{}",
     )
     env: Environment = _optional("Environment variables for every job.", "{}")

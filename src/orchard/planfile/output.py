@@ -11,6 +11,7 @@ from typing import Any
 
 from orchard.model.plan import AgentWork, Plan, Work
 from orchard.model.plan_codec import Json, plan_json, work_from_json
+from orchard.planfile.params import as_text
 from orchard.planfile.rules import work_from_text
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.@+=-]*(?: [A-Za-z0-9_/.@+=()<>|&;$*~-]+)*")
@@ -35,7 +36,8 @@ def plan_fields(plan: Plan) -> Json:
     body = plan_json(plan)
     body.pop("params", None)
     jobs = [_job(job) for job in body.pop("jobs")]
-    return {**_with_works(body), "jobs": jobs}
+    fields: Json = as_text({**_with_works(body), "jobs": jobs})
+    return fields
 
 
 def _job(body: Json) -> Json:
