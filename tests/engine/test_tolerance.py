@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchard.errors import UsageError
-from orchard.model.events.plans import JobFailed, WorktreeTaken
+from orchard.model.events.plans import JobFailed, WorkRepeated, WorktreeTaken
 from tests.engine.conftest import Orchard, job, statuses
 
 pytestmark = pytest.mark.anyio
@@ -30,6 +30,9 @@ async def test_work_that_fails_is_run_again_in_a_clean_worktree(orchard: Orchard
     assert job(done, "a")["attempts"] == 1
     taken = [event for event in orchard.events(WorktreeTaken) if event.job == "a"]
     assert len(taken) == 3, "what a run before had left was saved, and another worktree taken"
+    repeated = orchard.events(WorkRepeated)
+    assert [(event.run, event.most) for event in repeated] == [(2, 3), (3, 3)]
+    assert all("exited with 1" in event.why for event in repeated)
 
 
 async def test_the_last_failure_counts_when_every_run_failed(orchard: Orchard, tmp_path: Path) -> None:

@@ -451,6 +451,7 @@ APPLY: Mapping[type[events.Event], Callable[[Run, Any, float], None]] = {
     events.WorktreeGone: _worktree_gone,
     events.NeedsConsumed: lambda run, event, at: setattr(run.records[event.job], "consumed", event.needs),
     events.ProgramStarted: _program_started,
+    events.WorkRepeated: lambda run, event, at: None,  # for those who follow; the note of the phase tells it later
     events.WorkCommitted: _committed,
     events.WorkSaved: lambda run, event, at: run.records[event.job].saved.append(event),
     events.LeafMerged: _leaf_merged,

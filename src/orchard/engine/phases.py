@@ -26,7 +26,7 @@ from orchard.git.history import count_commits, files
 from orchard.git.merge.conflicts import Merge
 from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
-from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted
+from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted, WorkRepeated
 from orchard.model.phases import PHASES, Phase, at_or_after
 from orchard.model.plan import VALIDATION, Job, JobId, Resolver, Work
 
@@ -170,10 +170,12 @@ async def work(context: Context) -> Outcome:
     if context.job.work is None:
         return Skipped()
     outcome = await run_works(context, [context.job.work])
-    for number in range(1, context.job.retries + 1):
+    most = context.job.retries + 1
+    for number in range(2, most + 1):
         if not isinstance(outcome, Failed) or outcome.reason not in WORTH_ANOTHER_RUN:
             break
-        context.notes.append(f"{outcome.message} It was run again, {number} of {context.job.retries}.")
+        context.notes.append(f"{outcome.message} Orchard ran it again, run {number} of {most}.")
+        context.record(WorkRepeated(context.job_id, context.number, number, most, outcome.message))
         outcome = await _run_again(context, context.job.work)
     return outcome or Passed()
 

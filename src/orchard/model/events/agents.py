@@ -1,4 +1,5 @@
-"""Facts about agents: their turns, what they used, healed, resolved and were told; and jobs deployed by hand."""
+"""Facts about agents: their turns, what they used, healed, resolved and were told; jobs deployed by hand, and work that
+runs again."""
 
 from orchard.model.events.event import AttemptFact, JobFact, Json, PhaseFact, TurnFact
 from orchard.model.permissions import Source
@@ -6,6 +7,17 @@ from orchard.model.permissions import Source
 
 class JobDeployed(JobFact, frozen=True):
     """Somebody let a job run whose plan says `deploy: manual`; it starts when what it needs has succeeded."""
+
+
+class WorkRepeated(AttemptFact, frozen=True):
+    """The work of a job failed, and runs again because the job's `retries` say so."""
+
+    run: int
+    """Which run of it begins, from 2 on."""
+    most: int
+    """How many runs there may be, the first included."""
+    why: str
+    """How the run before this one failed."""
 
 
 class MessageSent(JobFact, frozen=True):

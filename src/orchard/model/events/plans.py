@@ -31,6 +31,7 @@ from orchard.model.events.agents import MessageSent as MessageSent
 from orchard.model.events.agents import MessagesUnheard as MessagesUnheard
 from orchard.model.events.agents import WorkerCompleted as WorkerCompleted
 from orchard.model.events.agents import WorkerIdle as WorkerIdle
+from orchard.model.events.agents import WorkRepeated as WorkRepeated
 from orchard.model.events.event import AttemptFact, PhaseFact
 from orchard.model.events.event import Event as Event
 from orchard.model.events.event import JobEvent as JobEvent

@@ -206,6 +206,11 @@ def _retried(run: Run, event: events.JobRetried) -> list[Line]:
     return [_line(_job(event.job), "retried", "busy", " ".join(filter(None, (start, safe(event.why)))))]
 
 
+def _repeated(run: Run, event: events.WorkRepeated) -> list[Line]:
+    more = f"run {event.run} of {event.most} starts: {safe(event.why, 2000)}"
+    return [_line(_job(event.job), shown_phase(Phase.WORK), "busy", more)]
+
+
 def _agent_started(run: Run, event: events.AgentStarted) -> list[Line]:
     again = f"try {event.number}" if event.number > 1 else ""
     session = "in its session" if event.session else ""
@@ -372,6 +377,7 @@ LINES: Mapping[type[Event], Callable[[Run, Any], list[Line]]] = {
     events.JobHeld: _held,
     events.JobContinued: lambda run, event: [_line(_job(event.job), "continues", "busy", f"from {event.resume_from}")],
     events.JobRetried: _retried,
+    events.WorkRepeated: _repeated,
     events.HoldReleased: _released,
     events.WorkSaved: _saved,
     events.JobDeployed: lambda run, event: [_line(_job(event.job), "deployed", "busy")],
