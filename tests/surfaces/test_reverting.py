@@ -152,3 +152,12 @@ def test_a_revert_that_is_killed_happens_once(desk: Desk, name: str) -> None:
     assert desk.repo("rev-list", "--count", f"{tip}..work").strip() == "1"
     assert set(desk.repo.files("work")) == {"README.md", "lines.txt", "later.txt"}
     assert desk.repo("status", "--short") == "" and desk.status()["plan"]["reverted"]
+
+
+def test_nobody_is_asked_about_an_undo_that_later_commits_make_impossible(desk: Desk) -> None:
+    plan = landed(desk)
+    tip = desk.repo.commit({"later.txt": "later\n"})
+
+    said = refused(desk, desk("undo", plan), tip)
+
+    assert "Cannot ask" not in said and f"orchard undo {plan} --revert" in said, said

@@ -32,6 +32,7 @@ from orchard.git.merge.integration import Conflicted, compose_message
 from orchard.git.merge.memory import share_memory
 from orchard.git.refs import Update, job_ref_part, list_refs, update_refs
 from orchard.git.remote_branches import push
+from orchard.git.repository import Repository
 from orchard.model.events import plans as events
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION
@@ -261,8 +262,7 @@ async def undo(engine: Engine, run: Run) -> tuple[events.LandingUndone, bool]:
     if isinstance(result, LandingRefused):
         engine.record(run.id, events.UndoVoided(landed.landing, result.reason))
         await engine.durable()
-        hint = await engine.world.in_thread(_instead_of_undo, engine, run, landed, result)
-        raise NeedsPerson(f"The landing was not undone. {result.reason}", hint=hint)
+        raise await engine.world.in_thread(_not_undone, repo, run, landed, result)
     undone = events.LandingUndone(landed.landing, landed.branch, landed.old)
     engine.record(run.id, undone)
     await engine.durable()
@@ -402,10 +402,19 @@ def _instead_of_landing(run: Run, refused: LandingRefused) -> Hint:
     return f"To bring the result there by a merge of your own: git merge refs/orchard/snapshot/{job_ref_part(run.id)}"
 
 
-def _instead_of_undo(engine: Engine, run: Run, landed: events.Landed, refused: LandingRefused) -> Hint:
-    """What to do where the branch has gone on: what landed can still be taken back by a commit on top."""
-    repo = engine.world.repo
+def refuse_moved(repo: Repository, run: Run) -> None:
+    """Refuse to take a landing back whose branch has gone on: seen beforehand, so that no person is asked in vain."""
+    landed = run.landed
+    if landed is not None and run.undone is None and run.moving is None:
+        refused = git_landing.moved_since(repo, landed.branch, landed.new)
+        if refused is not None:
+            raise _not_undone(repo, run, landed, refused)
+
+
+def _not_undone(repo: Repository, run: Run, landed: events.Landed, refused: LandingRefused) -> NeedsPerson:
+    """Why a landing stands, and what to do: where the branch has gone on, a commit on top can still take it back."""
     tip = repo.branch_tip(repo.meant_branch(landed.branch)) if refused.kind == "moved" else None
-    if tip is None or not is_ancestor(repo, landed.new, tip):
-        return refused.hint
-    return ("To take it back by a new commit on top: ", replace(REVERT, plan=run.id))
+    hint = refused.hint
+    if tip is not None and is_ancestor(repo, landed.new, tip):
+        hint = ("To take it back by a new commit on top: ", replace(REVERT, plan=run.id))
+    return NeedsPerson(f"The landing was not undone. {refused.reason}", hint=hint)

@@ -192,6 +192,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """Whether asking twice does no more than asking once, so that a lost answer may be asked for again."""
     refuses: Callable[[Any, str], None] | None = None
     """Given a run and a job, refuses what can be seen to be impossible, so that no person is asked about it first."""
+    refuses_here: Callable[[Any, Any, Mapping[str, Any]], None] | None = None
+    """The same for what git has to be asked about: given the repository, a run and the other arguments."""
     reads: bool = False
     """Whether it only looks: it changes no plan, no job, no file, and nothing that others are given."""
     destructive: bool = False

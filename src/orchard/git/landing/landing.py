@@ -55,11 +55,17 @@ def land(repo: Repository, branch: str, old: str | None, new: str, message: str)
     return _move(repo, branch, old, new, message, LAND)
 
 
-def undo(repo: Repository, branch: str, old: str | None, new: str) -> BranchMoved | LandingRefused:
+def moved_since(repo: Repository, branch: str, new: str) -> LandingRefused | None:
+    """Whether a branch is elsewhere than its landing left it; a look that changes nothing."""
     branch = repo.meant_branch(branch)
-    refusal = _not_at(branch, repo.branch_tip(branch), new)
+    return _not_at(branch, repo.branch_tip(branch), new)
+
+
+def undo(repo: Repository, branch: str, old: str | None, new: str) -> BranchMoved | LandingRefused:
+    refusal = moved_since(repo, branch, new)
     if refusal is not None:
         return refusal
+    branch = repo.meant_branch(branch)
     return _move(repo, branch, new, old, f"{UNDO_MESSAGE} {new:.12}", UNDO)
 
 

@@ -1,5 +1,6 @@
 """Commands that change the graph of a plan, or the branch that it lands on."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -11,6 +12,7 @@ from orchard.core.views.documents import PlanSummary
 from orchard.engine import landing
 from orchard.engine.pull_requests import KIND
 from orchard.errors import Next, UsageError
+from orchard.git.repository import Repository
 from orchard.model.events.plans import HoldReleased, Json, PlanReshaped
 from orchard.model.plan import VALIDATION, Plan
 from orchard.model.plan_codec import plan_json
@@ -247,6 +249,11 @@ def _refuse_undo(run: Run, _: str) -> None:
         raise UsageError(f"Plan '{run.id}' has not landed, so there is nothing to undo.", hint=Next("get_plan", run.id))
 
 
+def _refuse_moved(repo: Repository, run: Run, args: Mapping[str, Any]) -> None:
+    if not args.get("revert"):
+        landing.refuse_moved(repo, run)
+
+
 undo_plan = Command(
     name="undo_plan",
     sentence="Take a landing back: the target branch goes to where it was, unless it has moved since.",
@@ -261,6 +268,7 @@ undo_plan = Command(
     whole_names=True,
     fit=Fit(lambda plan: plan.landed, "has landed and is not undone", newest="Landed", deleted=None),
     refuses=_refuse_undo,
+    refuses_here=_refuse_moved,
     destructive=True,
     decide=_decide_nothing,
     perform=_undo,

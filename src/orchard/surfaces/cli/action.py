@@ -89,6 +89,8 @@ class Asked(Struct):
         """Refuse what can be seen to be impossible."""
         if self.operation.refuses is not None:
             self.operation.refuses(self.run, self.values.get("job", ""))
+        if self.operation.refuses_here is not None:
+            self.operation.refuses_here(self.app.repo, self.run, self.values)
 
     def request(self, then: Callable[[Session, Json], Awaitable[None]] | None = None) -> Json:
         """Ask for it where it starts no work: of the engine that runs, or without one. `then`: what follows the answer

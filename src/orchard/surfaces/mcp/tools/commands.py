@@ -100,7 +100,7 @@ def _runs(command: Operation, more: tuple[str, ...]) -> Callable[[Call, Any], Aw
             if one.name in given.model_fields_set and (value is not None or one.form == "works"):
                 args[one.name] = await _read(call, meant, one, value)
         if question is not None or command.name in ANSWERS:
-            await refuse_first(call, command, meant)
+            await refuse_first(call, command, meant, args)
         if command.name in ANSWERS:  # the answer is to what is shown now, whatever is asked meanwhile
             args["question"] = await call.served.read(_number, call.served.app, meant, args.get("question"))
         if question is not None:

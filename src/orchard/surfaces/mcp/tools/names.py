@@ -134,17 +134,19 @@ async def ask(call: Call, verb: str, meant: Meant, **args: Any) -> Json:
         raise await _with_state(call, meant, error) from error
 
 
-async def refuse_first(call: Call, operation: Operation, meant: Meant) -> None:
+async def refuse_first(call: Call, operation: Operation, meant: Meant, args: Json) -> None:
     """Refuse what is impossible before a person is asked about it."""
     try:
-        await call.served.read(_refuse, call.served.app, operation, meant)
+        await call.served.read(_refuse, call.served.app, operation, meant, args)
     except UsageError as error:
         raise await _with_state(call, meant, error) from error
 
 
-def _refuse(app: App, operation: Operation, meant: Meant) -> None:
+def _refuse(app: App, operation: Operation, meant: Meant, args: Json) -> None:
     if operation.refuses is not None:
         operation.refuses(app.run_of(meant.plan), meant.job)
+    if operation.refuses_here is not None:
+        operation.refuses_here(app.repo, app.run_of(meant.plan), args)
 
 
 async def _with_state(call: Call, meant: Meant, error: UsageError) -> UsageError:
