@@ -47,6 +47,11 @@ def phases_have_words(day: Day) -> None:
     day.lacks(day.run(ONE) + day("orchard attempts a"), "merge-fi", "merge-ri")
 
 
+def only_written_jobs_are_counted(day: Day) -> None:
+    day.has(day.run(ONE), ": 1 done")
+    day.has(day.run(ONE, "Unverified", more="verify: exit 1\n", code=1), ": 1 done, validation failed")
+
+
 def long_work_is_named_by_what_failed(day: Day) -> None:
     day.shell.write("plan.yaml", "name: Long\njobs:\n  - id: a\n    work: |\n      set -e\n      make-nothing\n")
     day.has(day("orchard run", 1), "'make-nothing' exited with 127")
@@ -116,7 +121,7 @@ PUZZLES = (
     Point("C4", "a run says what it leaves out", a_run_says_what_it_leaves_out),
     Point("C5", "gates need a yes", gates_need_a_yes),
     Point("C6", "phases have words", phases_have_words),
-    Point("C7", "counts", None, "the validation job is still counted: a plan of one job ends with '2 done'"),
+    Point("C7", "the jobs that are counted are those that were written", only_written_jobs_are_counted),
     Point("C8", "long work is not named by its first line", long_work_is_named_by_what_failed),
     Point("C9", "verbs mean the plan that fits", verbs_mean_the_plan_that_fits),
     Point("C10", "a run says which hooks do not run", a_run_says_what_it_leaves_out),

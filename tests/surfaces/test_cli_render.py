@@ -137,7 +137,7 @@ def test_the_tree_shows_groups_phases_failures_hints_and_counts() -> None:
     assert "> back/" in shown and "running setup" in shown
     assert "failed: work" in shown and "hint: Run it." in shown
     assert "- docs" in shown and "blocked" in shown
-    assert "1 running, 1 done, 1 failed, 2 blocked" in shown
+    assert "1 running, 1 done, 1 failed, 1 blocked" in shown
 
 
 def test_hostile_names_and_messages_cannot_reach_the_terminal() -> None:

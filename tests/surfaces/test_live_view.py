@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from orchard.core.forecast import seconds_left, seconds_taken
 from orchard.core.replay import replay
@@ -119,13 +120,21 @@ def test_without_a_past_the_jobs_that_ended_tell_and_before_that_nobody_does() -
     assert seconds_left(run, {}, rows[-1].at) == pytest.approx(2 * sum(taken) / 3)
 
 
+def test_a_long_name_leaves_room_for_the_status_and_the_time() -> None:
+    run = replay(recorded(*begun(a_plan(a_job("a"), name="long " * 30)), *running("a")))
+
+    narrow = drawn(picture(run, replace(LOOK, columns=60), 20)).splitlines()[0]
+
+    assert len(narrow[: narrow.index(PLAN)].rstrip()) == 60 and "~  running  " in narrow, narrow
+
+
 def test_the_foot_of_a_plan_under_way_says_how_much_is_done_and_how_long_the_rest_takes() -> None:
     done = [event for name in "abc" for event in (*running(name), *ended(name))]
     run = replay(recorded(*begun(a_plan(*[a_job(name) for name in "abcde"])), *done, *running("d")))
 
     foot = drawn(picture(run, LOOK, 20))
 
-    assert "##########---------- 3/6  about " in foot and " left  1 running, 3 done, 2 waiting" in foot
+    assert "############-------- 3/5  about " in foot and " left  1 running, 3 done, 1 waiting" in foot
 
 
 def test_groups_in_which_nothing_happens_are_folded_where_the_screen_is_short() -> None:

@@ -112,7 +112,7 @@ async def test_a_plan_under_way_is_shown_with_its_tree_its_log_its_diff_and_its_
     async with watched(opened(desk), size=size) as person:
         shown = await person.sees("running work", "failed: work", "1 done", "sandbox off", "the token is [red")
         assert "Evil [reverse]name[/] [@click=app.quit]here[/]  running" in shown, "names are text"
-        assert "-------------- 1/5" in shown and "front/" in shown and "(validation)" in shown
+        assert "-------------- 1/4" in shown and "front/" in shown and "(validation)" in shown
         assert len(shown.split("\n")) == size[1] and max(map(len, shown.split("\n"))) <= size[0]
 
         await person.chooses("quick")
@@ -248,7 +248,8 @@ async def test_what_is_refused_is_said_in_the_foot(desk: Desk) -> None:
     assert desk("run", desk.plan(WAITS.replace("approve: true, ", "").replace("land: ask", ""))).code == 0
     async with watched(opened(desk)) as person:
         await person.chooses("api")
-        for key, said in (("a", "does not wait for approval"), ("L", "land"), ("r", "api")):
+        over = "is over: it succeeded. There is nothing to cancel."
+        for key, said in (("a", "does not wait for approval"), ("L", "land"), ("r", "api"), ("c", over), ("C", over)):
             await person.presses(key)
             await person.until(lambda: (person.watcher._told or [("", "")])[0][1] == "bad", lambda: person.screen)
             assert person.watcher._told is not None and said in person.watcher._told[0][0]
@@ -271,6 +272,16 @@ async def test_plans_of_all_repositories_are_listed_and_one_that_comes_is_seen(d
         assert "Elsewhere  waiting" in person.screen, "and the one that is looked at stays"
         gate.touch()
         other.close()
+
+
+async def test_the_list_of_plans_shows_whole_ids_however_long_names_are(desk: Desk) -> None:
+    names = [f"A name that begins like others and goes on for long, number {number}" for number in (1, 2)]
+    for name in names:
+        assert desk("run", desk.plan(WAITS.replace("Waits", name))).code == 4
+    ids = [plan["id"] for plan in desk("list", "--json").json]
+    async with watched(opened(desk), size=(120, 40)) as person:
+        shown = await person.sees(*ids)
+        assert len(ids) == 2 and f"? {ids[0]}" in shown
 
 
 async def test_the_list_of_keys_names_every_action(desk: Desk) -> None:

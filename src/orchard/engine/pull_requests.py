@@ -209,6 +209,7 @@ def _as_done(view: PlanView, proposal: Proposal) -> PlanView:
         plan,
         status=status,
         counts=counts,
+        validation=JobStatus.SUCCEEDED,
         result=Branch(proposal.branch, proposal.commit),
         pull_request=request,
         hint=None,

@@ -4,6 +4,7 @@ import { jobsOf, type Plan } from "../deltas";
 import { count, short, visibleName } from "../format";
 import { Empty, Failed, Loading } from "../parts/bits";
 import { Diff } from "../parts/Diff";
+import { written } from "../parts/status";
 import { useAsked } from "../state";
 import { href } from "../route";
 
@@ -47,7 +48,7 @@ export function ChangesTab({ repo, plan }: { repo: string; plan: Plan }) {
       )}
       {!commit ? (
         <Empty title={jobs.length > 0 ? "Nothing is merged yet" : "Nothing has changed yet"}>
-          <p>The merged result of all jobs appears here when the last of them is done: {count(plan.plan.counts["succeeded"] ?? 0, "job")} so far.</p>
+          <p>The merged result of all jobs appears here when the last of them is done: {count(written(plan.plan)["succeeded"] ?? 0, "job")} so far.</p>
         </Empty>
       ) : error !== undefined ? (
         <Failed error={error} />

@@ -6,7 +6,7 @@ import type { PlanSummary } from "../generated/api";
 import { ago, count, duration, elapsed, large, money, short, spoken, visible, visibleName } from "../format";
 import { ActionButton, Banner, Command, Empty, Loading } from "../parts/bits";
 import { Icon } from "../parts/icons";
-import { PlanBadge, ProgressBar } from "../parts/status";
+import { PlanBadge, ProgressBar, written } from "../parts/status";
 import { TABS, href, type Tab } from "../route";
 import { useNow, usePlan } from "../state";
 import { ChangesTab } from "./Changes";
@@ -65,7 +65,8 @@ function shown(tab: Tab, repo: string, plan: Plan): ReactNode {
 function Head({ repo, plan: { plan } }: { repo: string; plan: Plan }) {
   const now = useNow(plan.ended_at === null);
   const took = elapsed(plan.started_at, plan.ended_at ?? plan.idle_since ?? null, now, plan.idle_seconds);
-  const { total = 0, succeeded = 0 } = plan.counts;
+  const counts = written(plan);
+  const { total = 0, succeeded = 0 } = counts;
   const { summary } = plan;
   return (
     <>
@@ -89,13 +90,13 @@ function Head({ repo, plan: { plan } }: { repo: string; plan: Plan }) {
         </div>
       </div>
       <div className="stack" style={{ gap: 8 }}>
-        <ProgressBar counts={plan.counts} />
+        <ProgressBar counts={counts} />
         <div className="facts num">
           <span>
             <b>
               {succeeded} of {count(total, "job")}
             </b>{" "}
-            {rest(plan.counts)}
+            {rest(counts)}
           </span>
           {took !== null && (
             <span>

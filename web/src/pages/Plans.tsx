@@ -5,7 +5,7 @@ import type { PlanStatus, PlanSummary } from "../generated/api";
 import { ago, count, duration, elapsed, large, money, visibleName } from "../format";
 import { ActionButton, Command, Empty } from "../parts/bits";
 import { Icon } from "../parts/icons";
-import { PlanBadge, ProgressBar } from "../parts/status";
+import { PlanBadge, ProgressBar, written } from "../parts/status";
 import { href } from "../route";
 import { store, useNow, useStore } from "../state";
 
@@ -104,7 +104,8 @@ export function PlansPage() {
 function PlanCard({ row, now, several, picked, toggle }: { row: Row; now: number; several: boolean; picked: boolean; toggle: () => void }) {
   const { plan, repo } = row;
   const took = elapsed(plan.started_at, plan.ended_at ?? plan.idle_since ?? null, now, plan.idle_seconds);
-  const { total = 0, succeeded = 0, failed = 0, blocked = 0, running = 0 } = plan.counts;
+  const counts = written(plan);
+  const { total = 0, succeeded = 0, failed = 0, blocked = 0, running = 0 } = counts;
   const trouble = plan.waiting?.[0]?.reason ?? plan.error ?? plan.paused;
   return (
     <article className={`card plan ${picked ? "picked" : ""}`}>
@@ -122,7 +123,7 @@ function PlanCard({ row, now, several, picked, toggle }: { row: Row; now: number
         <PlanBadge plan={plan} />
         <input type="checkbox" className="pick" checked={picked} aria-label={`Pick ${plan.name}`} onChange={toggle} />
       </div>
-      <ProgressBar counts={plan.counts} />
+      <ProgressBar counts={counts} />
       {trouble && <p className={`said ${plan.status === "failed" ? "t-bad" : plan.status === "waiting" ? "t-ask" : "soft"}`}>{visibleName(trouble)}</p>}
       <div className="foot num">
         <span>

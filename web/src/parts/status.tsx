@@ -65,6 +65,12 @@ const BAR: [string, Tone][] = [
   ["canceled", "off"],
 ];
 
+/** The jobs of a plan by status, without the validation job: nobody wrote that one. */
+export function written({ counts, validation }: Pick<PlanSummary, "counts" | "validation">): Record<string, number> {
+  if (!validation || !counts[validation]) return counts;
+  return { ...counts, [validation]: (counts[validation] ?? 0) - 1, total: (counts["total"] ?? 0) - 1 };
+}
+
 /** How far a plan is: one stripe for each status. */
 export function ProgressBar({ counts }: { counts: Record<string, number> }) {
   const total = Math.max(1, counts["total"] ?? 0);

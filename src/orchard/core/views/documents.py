@@ -110,7 +110,8 @@ class PlanSummary(Struct, frozen=True, kw_only=True):
     undoing: bool = False
     landing: Annotated[bool, Meta(description="Whether its engine ended after it was told to land.")] = False
     result: Annotated[Branch | None, Meta(description="Where the merged result is, landed or not.")] = None
-    counts: Annotated[dict[str, int], Meta(description="Jobs by status, and `total`.")]
+    counts: Annotated[dict[str, int], Meta(description="Jobs by status, and `total`, the validation job included.")]
+    validation: Annotated[JobStatus | None, Meta(description="The status of the validation job.")] = None
     usage: Annotated[PlanUsage, Meta(description="What jobs and agents used so far.")] = PlanUsage()
     created_at: Moment | None
     started_at: Moment | None

@@ -52,7 +52,8 @@ def _marked(status: str) -> str:
 def _result(document: PlanView, hide: Hide, now: float) -> Iterator[str]:
     plan = document.plan
     took = words.elapsed(plan.started_at, plan.ended_at, now, plan.idle_seconds)
-    yield f"**{str(plan.status).capitalize()}**{f' after {took}' if took else ''}: {words.counts(plan.counts)}."
+    counted = words.counts(plan.counts, plan.validation)
+    yield f"**{str(plan.status).capitalize()}**{f' after {took}' if took else ''}: {counted}."
     yield f"Plan {in_code(plan.id)}. {_landing(plan, hide)}{_changes(plan)}"
     told = [plan.error, plan.paused] if plan.status != "failed" else []  # then the failures below say it
     for sentence in [*filter(None, told), *plan.warnings[-10:]]:

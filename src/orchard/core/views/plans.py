@@ -118,6 +118,7 @@ def plan_summary(run: Run, say: Say, *, interrupted: bool = False) -> documents.
         landing=gone and run.records[VALIDATION].released in ("landing", "rewritten"),
         result=result_of(run),
         counts=counts(run, interrupted=interrupted),
+        validation=_validation(run, interrupted=interrupted),
         usage=_plan_usage(kept),
         created_at=documents.time_text(run.created),
         started_at=documents.time_text(run.started_at),
@@ -161,6 +162,14 @@ def counts(run: Run, *, interrupted: bool = False) -> dict[str, int]:
         if stopped:
             found["failed"] = found.get("failed", 0) + stopped
     return {**found, "total": len(run.plan.jobs)}
+
+
+def _validation(run: Run, *, interrupted: bool) -> JobStatus:
+    """The status that the validation job has in the counts."""
+    record = run.records[VALIDATION]
+    if _has_no_job(run):
+        return JobStatus.PENDING
+    return JobStatus.FAILED if interrupted and record.state in ACTIVE else record.status
 
 
 def _has_no_job(run: Run) -> bool:

@@ -47,8 +47,19 @@ def changes(summary: FileCounts) -> str:
     return f"{many(files, 'file')}{lines}"
 
 
-def counts(numbers: Mapping[str, int]) -> str:
-    """`3 running, 5 done, 1 failed, 12 waiting`."""
+VALIDATION_WORDS = {"running": "validating", "scheduled": "validating", "failed": "validation failed"}
+
+
+def jobs_written(numbers: Mapping[str, int], validation: str | None) -> Mapping[str, int]:
+    """Counts without the validation job, which nobody wrote; `validation`: its status, None where that is not known."""
+    if validation is None or not numbers.get(validation):
+        return numbers
+    return {name: count - (name in (validation, "total")) for name, count in numbers.items()}
+
+
+def counts(numbers: Mapping[str, int], validation: str | None) -> str:
+    """`3 running, 5 done, 1 failed, 12 waiting`, of the jobs that the plan's author wrote."""
+    numbers = jobs_written(numbers, validation)
     shown = {
         "running": numbers.get("running", 0) + numbers.get("scheduled", 0),
         "done": numbers.get("succeeded", 0),
@@ -57,7 +68,8 @@ def counts(numbers: Mapping[str, int]) -> str:
         "canceled": numbers.get("canceled", 0),
         "waiting": numbers.get("pending", 0) + numbers.get("ready", 0),
     }
-    return ", ".join(f"{count:,} {word}" for word, count in shown.items() if count) or "no jobs"
+    told = [f"{count:,} {word}" for word, count in shown.items() if count] or ["no jobs"]
+    return ", ".join([*told, *filter(None, [VALIDATION_WORDS.get(validation or "")])])
 
 
 def amount(count: int) -> str:

@@ -110,6 +110,7 @@ class PlanRow(Struct, frozen=True, kw_only=True):
     name: str
     status: PlanStatus
     counts: dict[str, int]
+    validation: JobStatus | None = None
     usage: PlanUsage
     tasks: list[TaskRow]
 
@@ -140,6 +141,7 @@ def plan_row(
         name=run.plan.name,
         status=summary.status,
         counts=summary.counts,
+        validation=summary.validation,
         usage=summary.usage,
         tasks=shown,
     )

@@ -258,7 +258,7 @@ class LiveTree:
         if not self.run.records:
             return
         height = max(4, self.console.size.height - (1 if self.footer else 0) - 1)
-        look = Look(time.time(), self.marks, self.details, self.beside.said())
+        look = Look(time.time(), self.marks, self.details, self.beside.said(), self.console.width)
         lines = picture(self.run, look, height, self.beside, interrupted=self.interrupted)
         if self.footer:
             lines.append(self.footer)

@@ -27,7 +27,7 @@ def summary_lines(app: App, run: Run, document: PlanView) -> list[Line]:
     first: Line = [
         text.status_piece(plan.status, str(plan.status).capitalize()),
         (f" after {took}" if took else "", ""),
-        (f": {text.counts(plan.counts)}", ""),
+        (f": {text.counts(plan.counts, plan.validation)}", ""),
     ]
     lines = [first, *_failures(run, document), *_openings(app, run, document), *_idle_workers(document)]
     if plan.landed and run.landed is not None:

@@ -11,6 +11,7 @@ from orchard.core.views.words import changes as changes
 from orchard.core.views.words import counts as counts
 from orchard.core.views.words import duration as duration
 from orchard.core.views.words import elapsed as elapsed
+from orchard.core.views.words import jobs_written as jobs_written
 from orchard.core.views.words import many as many
 from orchard.core.views.words import moment as moment
 from orchard.core.views.words import short as short

@@ -17,10 +17,12 @@ from orchard.model.phases import shown_phase
 from orchard.model.plan import VALIDATION, JobId
 from orchard.model.statuses import JobStatus
 from orchard.surfaces.cli.render import health, text
-from orchard.surfaces.cli.render.lines import Line, Piece, cells, padded, safe, safe_lines
+from orchard.surfaces.cli.render.lines import Line, Piece, cells, cut, padded, plain, safe, safe_lines
 from orchard.surfaces.cli.terminal import speaks_utf8
 
 NAME_COLUMNS = 44
+LEAST_NAME = 12
+"""Columns that the name of a plan has at least, whatever else has no room then."""
 VALIDATION_LABEL = "(validation)"
 SHOWN_OF_MANY = 5
 ABOUT = 160
@@ -34,6 +36,8 @@ class Look(Struct, frozen=True):
     """Whether errors are shown with their hints, below the job."""
     said: Mapping[JobId, str] = field(default_factory=dict)
     """What running jobs printed last."""
+    columns: int | None = None
+    """How wide the screen is, where a line that is longer loses its end; None: it is wrapped."""
 
 
 class Row(Struct, frozen=True):
@@ -57,9 +61,11 @@ def header(plan: PlanSummary, look: Look) -> Line:
     base, target = plan.base.branch, plan.target.branch
     took = text.elapsed(plan.started_at, plan.ended_at or plan.idle_since, look.now, plan.idle_seconds)
     # What changes comes first: a narrow screen cuts the end off.
-    line: Line = [(safe(plan.name, 80), "name"), ("  ", ""), text.status_piece(plan.status)]
+    line: Line = [("  ", ""), text.status_piece(plan.status)]
     line += [("  ", ""), text.wall(plan.sandbox)] if plan.sandbox == "off" else []
     line += [(f"  {took}", "dim")] if took else []
+    room = NAME_COLUMNS * 2 if look.columns is None else max(LEAST_NAME, look.columns - cells(plain(line)))
+    line = [(cut(safe(plan.name, 80), room), "name"), *line]
     line.append((f"  {safe(plan.id)}", "dim"))
     if base or target:
         line.append((f"  {safe(base or text.short(plan.base.commit), 60)} -> {safe(target or '?', 80)}", "dim"))
@@ -222,7 +228,8 @@ BAR_CELLS = 20
 
 def bar(plan: PlanSummary, left: float | None, *, ascii_only: bool) -> Line:
     """How much of a plan under way is done, and how long the rest takes as far as that is known."""
-    total, done = plan.counts.get("total", 0), plan.counts.get("succeeded", 0)
+    written = text.jobs_written(plan.counts, plan.validation)
+    total, done = written.get("total", 0), written.get("succeeded", 0)
     full, rest = ("#", "-") if ascii_only else ("━", "─")
     cells_done = BAR_CELLS * done // total if total else 0
     line: Line = [
@@ -234,7 +241,7 @@ def bar(plan: PlanSummary, left: float | None, *, ascii_only: bool) -> Line:
 
 
 def counts_line(plan: PlanSummary, capacity: int | None = None) -> Line:
-    line: Line = [(text.counts(plan.counts), "strong")]
+    line: Line = [(text.counts(plan.counts, plan.validation), "strong")]
     return [*line, (f"  (at most {capacity} at once)", "dim")] if capacity else line
 
 

@@ -24,7 +24,7 @@ def worker_lines(found: WorkerList) -> list[Line]:
 
 def _plan(plan: PlanRow, workers: Sequence[WorkerRow]) -> Iterator[Line]:
     where = f"  {safe(plan.repository)}" if plan.repository is not None else ""
-    counts = f"  {text.counts(plan.counts)}{_used(plan.usage)}"
+    counts = f"  {text.counts(plan.counts, plan.validation)}{_used(plan.usage)}"
     name = f"  {safe(plan.name, 60)}  "
     yield [(safe(plan.plan), "strong"), (name, ""), text.status_piece(plan.status), (counts, "dim"), (where, "dim")]
     own = [one for one in workers if (one.repository, one.plan) == (plan.repository, plan.plan)]

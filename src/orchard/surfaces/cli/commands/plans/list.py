@@ -85,5 +85,5 @@ def _plan_row(plan: PlanSummary, created: str) -> list[Piece]:
         (created, "dim"),
         (safe(plan.name, 60), ""),
         (safe(plan.target.branch or ""), "dim"),
-        (text.counts(plan.counts), "dim"),
+        (text.counts(plan.counts, plan.validation), "dim"),
     ]

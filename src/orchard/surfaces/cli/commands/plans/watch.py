@@ -83,7 +83,7 @@ async def _wait(terminal: Terminal, app: App, run: Run, seconds: float | None) -
         return  # then the plan waits, and its status says for what
     except TimeoutError:
         plan = plan_summary(run, in_commands)
-        still = f"Plan {plan.id} is still {plan.status}: {text.counts(plan.counts)}."
+        still = f"Plan {plan.id} is still {plan.status}: {text.counts(plan.counts, plan.validation)}."
         raise TimedOut(still, f"orchard watch {run.id}") from None
 
 
