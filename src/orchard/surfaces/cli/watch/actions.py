@@ -49,13 +49,23 @@ def _cancel(seen: Seen, row: Row | None) -> Wish:
     if job.validation:
         return _cancel_plan(seen, row)
     name = safe(job.id)
+    _refuse_over(f"Job '{name}'", str(job.status))
     return Wish("cancel_jobs", {"jobs": [job.id]}, f"Job '{name}' is canceled.", f"Cancel job '{name}'? {KEPT}")
 
 
 KEPT = "What was written so far is kept."
+ENDED = {"succeeded": "succeeded", "failed": "failed", "canceled": "was canceled"}
+
+
+def _refuse_over(what: str, status: str) -> None:
+    """Who would cancel what is over is told so, and not asked."""
+    if status in ENDED:
+        raise UsageError(f"{what} is over: it {ENDED[status]}. There is nothing to cancel.")
 
 
 def _cancel_plan(seen: Seen, _: Row | None) -> Wish:
+    if seen.settled:
+        _refuse_over(f"Plan {safe(seen.plan.id)}", str(seen.plan.status))
     plan = f"plan '{safe(seen.plan.name, 60)}' ({safe(seen.plan.id)})"
     return Wish("cancel_plan", {}, f"Plan {safe(seen.plan.id)} is canceled.", f"Cancel {plan}? {KEPT}")
 

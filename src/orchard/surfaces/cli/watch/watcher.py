@@ -25,7 +25,7 @@ from orchard.surfaces.cli.render.lines import Line, Meaning, safe, wrapped
 from orchard.surfaces.cli.render.progress import FRAME_SECONDS, SHARE, TICK_SECONDS
 from orchard.surfaces.cli.render.tree import Look, Row, tree_rows
 from orchard.surfaces.cli.terminal import Terminal, speaks_utf8
-from orchard.surfaces.cli.watch.actions import ACTIONS, Action, Wish
+from orchard.surfaces.cli.watch.actions import ACTIONS, ENDED, Action, Wish
 from orchard.surfaces.cli.watch.dialogs import Keys, Question
 from orchard.surfaces.cli.watch.pages import Log, PageState, Tab, details_lines, diff_lines, group_lines, tab_line
 from orchard.surfaces.cli.watch.picture import Picture, Seen, TreeLines, head_lines, row_name
@@ -49,7 +49,7 @@ class Watcher(TextualApp[None]):
     CSS = """
     Screen { background: ansi_default; color: ansi_default; }
     #body { height: 1fr; }
-    #plans { width: 30; border-right: solid ansi_bright_black; }
+    #plans { width: 36; border-right: solid ansi_bright_black; }
     .-narrow #plans { display: none; }
     .-narrow #plans.-asked { display: block; }
     #plans.-hidden { display: none; }
@@ -228,7 +228,8 @@ class Watcher(TextualApp[None]):
     def _plan_line(self, plan: PlanSummary) -> Line:
         status = str(plan.status)
         meaning: Meaning = text.MEANING.get(status, "")
-        return [(f"{self.marks.get(status, ' ')} ", meaning), (safe(plan.name, 60), ""), (f"  {safe(plan.id)}", "dim")]
+        # The id comes first: a name may be as long as it likes, and ids tell plans apart.
+        return [(f"{self.marks.get(status, ' ')} ", meaning), (safe(plan.id), ""), (f"  {safe(plan.name, 60)}", "dim")]
 
     # ------------------------------------------------------------------------------------------ foot
 
@@ -385,9 +386,6 @@ class Watcher(TextualApp[None]):
                 self.say(wish.done)
         except OrchardError as error:
             self.tell(error)
-
-
-ENDED = {"succeeded": "succeeded", "failed": "failed", "canceled": "was canceled"}
 
 
 def _possible(app: App, plan: PlanId, wish: Wish) -> Operation:
