@@ -68,6 +68,9 @@ def verbs_mean_the_plan_that_fits(day: Day) -> None:
 def validate_knows_agents(day: Day) -> None:
     day.plan("{id: a, work: '@nosuch x'}\n{id: b, work: '@another x'}")
     day.has(day("orchard validate", 2), "nosuch", "another")
+    day.agent()
+    day.plan("{id: a, work: {instructions_file: tasks/none.md}}")
+    day.has(day("orchard validate", 2), "plan.yaml:3:", "'tasks/none.md' is not in commit", "there is no such file")
 
 
 def closing_the_terminal_leaves_the_plan(day: Day) -> None:
@@ -126,9 +129,7 @@ PUZZLES = (
     Point("C9", "verbs mean the plan that fits", verbs_mean_the_plan_that_fits),
     Point("C10", "a run says which hooks do not run", a_run_says_what_it_leaves_out),
     Point("C11", "a run says whose name it commits under", a_run_says_what_it_leaves_out),
-    Point(
-        "C12", "validate knows every agent", validate_knows_agents, "a missing instructions_file is found by the run"
-    ),
+    Point("C12", "validate knows every agent, and files with tasks", validate_knows_agents),
     Point("C13", "closing the terminal leaves the plan", closing_the_terminal_leaves_the_plan),
     Point("C14", "subjects of commits", None, "a job's name is still its subject; `message` of a job sets another"),
     Point("C15", "refs of Orchard in git log --all", None, "docs/troubleshooting.md says how to leave them out"),

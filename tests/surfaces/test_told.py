@@ -22,3 +22,30 @@ def test_each_further_run_of_work_that_failed_has_a_line_with_its_reason(desk: D
     assert done.code == 0
     (line,) = [line for line in done.talk.splitlines() if " of 3 starts: " in line]
     assert "a  work  run 2 of 3 starts: " in line and line.endswith("exited with 3."), line
+
+
+TASKS = """
+name: Tasks
+jobs:
+  - {{id: a, work: {{instructions_file: {file}, agent: mine}}}}
+  - {{id: b, needs: [a], work: {{instructions_file: made-by-a.md, agent: mine}}}}
+"""
+
+
+def test_validate_finds_files_with_tasks_that_are_not_in_what_their_job_starts_from(desk: Desk) -> None:
+    desk.repo.commit({"task.md": "Do it.\n", "orchard.toml": ""})
+    desk.repo.write({"draft.md": "Perhaps.\n"})
+    config = Path(desk.env["XDG_CONFIG_HOME"]) / "orchard"
+    config.mkdir(parents=True, exist_ok=True)
+    (config / "config.toml").write_text('[agents.mine]\ncommand = "true"\n')
+
+    def told(file: str) -> tuple[int, str]:
+        done = desk("validate", desk.plan(TASKS.format(file=file)))
+        return done.code, done.talk
+
+    assert told("task.md")[0] == 0, told("task.md")
+    assert told("./task.md")[0] == 0
+    code, said = told("nowhere.md")
+    assert code == 2 and ":4:" in said and "'nowhere.md' is not in commit" in said and "no such file" in said, said
+    assert "commit it first" in told("draft.md")[1]
+    assert "outside of the repository" in told("../task.md")[1]

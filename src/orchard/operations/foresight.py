@@ -1,6 +1,7 @@
 """What would keep a plan from starting here, all of it, with its place in the file: for those who only ask."""
 
 import os
+import posixpath
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache, partial
 
@@ -9,7 +10,7 @@ from orchard.agents.permissions import unheld
 from orchard.config.layers import Config, allowed_env
 from orchard.config.reach import reach_of
 from orchard.engine.machine.reach import folder_meant
-from orchard.engine.plans.refs import check_base, check_target
+from orchard.engine.plans.refs import base_commit, check_base, check_target
 from orchard.engine.turns.permissions import for_job
 from orchard.engine.world import Agents
 from orchard.errors import OrchardError, Say
@@ -33,6 +34,7 @@ def foreseen(
     """
     described = described_for(repo, agents, plan)
     found = [*_of_plan(repo, rows, plan, say), *agent_findings(repo, config, agents, plan, paths, described)]
+    found += _without_instructions(repo, plan, paths)
     known: dict[str, str | None] = {}
     for path, work, _ in works_of(plan, paths):
         if not isinstance(work, AgentWork):
@@ -43,6 +45,25 @@ def foreseen(
         if (said := known[asked]) is not None:
             found.append(Finding(path, said))
     return found
+
+
+def _without_instructions(repo: Repository, plan: Plan, paths: Paths) -> Iterator[Finding]:
+    """Files with tasks that are not in what their jobs start from. What a job starts from that needs others is not
+    known yet, and neither is that of a plan which begins after another."""
+    named = {
+        job.id: posixpath.normpath(job.work.instructions_file)
+        for job in plan.jobs.values()
+        if isinstance(job.work, AgentWork) and job.work.instructions_file is not None and not job.needs
+    }
+    start = base_commit(repo, plan) if named and plan.after is None and not plan.submodules else None
+    for job, file in named.items() if start is not None else ():
+        path = (*paths.get(job, ()), "work", "instructions_file")
+        if file.startswith(("/", "../")):
+            yield Finding(path, f"'{file}' lies outside of the repository")
+        elif repo.git("cat-file", "-e", f"{start}:{file}", ok=range(256)).status != 0:
+            there = repo.top is not None and (repo.top / file).is_file()
+            first = "it is not committed; commit it first" if there else "there is no such file"
+            yield Finding(path, f"'{file}' is not in commit {start:.10}, which the job starts from: {first}")
 
 
 def agent_findings(
