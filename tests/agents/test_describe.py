@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orchard import __version__
 from orchard.agents.cli import backend
 from orchard.agents.facts.cache import HOUR, Cache
 from orchard.agents.facts.describe import AgentInfo, describe
@@ -81,6 +82,10 @@ def test_a_version_is_asked_once_for_a_program_and_again_for_its_successor(tmp_p
     assert first == ["1.0.0"] * 3
     assert one(found, "gemini", cache).version == "2.0.0"
     assert (tmp_path / "asked").read_text().count("x") == 2
+
+
+def test_the_built_in_agent_has_the_version_of_orchard(tmp_path: Path) -> None:
+    assert one(agents(tmp_path), "builtin").version == __version__
 
 
 def test_programs_are_asked_at_the_same_time(tmp_path: Path) -> None:

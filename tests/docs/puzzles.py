@@ -82,6 +82,16 @@ def closing_the_terminal_leaves_the_plan(day: Day) -> None:
     day.until("orchard list", "succeeded")
 
 
+def subjects_name_the_plan(day: Day) -> None:
+    day.run(f"{ONE}\n{{id: b, work: echo b > b.txt}}\n{{id: gate, needs: [a, b], work: 'true'}}", "Letters")
+    assert day("git log -1 --format=%s").strip() == "Letters"
+
+
+def the_version_is_ours(day: Day) -> None:
+    ours = day("orchard --version").split()[-1]
+    day.has(day("orchard agents builtin"), ours)
+
+
 def an_undone_plan_is_marked(day: Day) -> None:
     day.run(ONE)
     day("orchard undo")
@@ -131,10 +141,12 @@ PUZZLES = (
     Point("C11", "a run says whose name it commits under", a_run_says_what_it_leaves_out),
     Point("C12", "validate knows every agent, and files with tasks", validate_knows_agents),
     Point("C13", "closing the terminal leaves the plan", closing_the_terminal_leaves_the_plan),
-    Point("C14", "subjects of commits", None, "a job's name is still its subject; `message` of a job sets another"),
+    Point(
+        "C14", "subjects of commits", subjects_name_the_plan, "a job's name is its subject, as the plan file page says"
+    ),
     Point("C15", "refs of Orchard in git log --all", None, "docs/troubleshooting.md says how to leave them out"),
     Point("C16", "the file of a repository is portable", the_project_file_is_portable),
-    Point("C17", "versions and models of the built-in agent", None, "its version is still that of a library"),
+    Point("C17", "the built-in agent has the version of Orchard", the_version_is_ours, "its model is not marked"),
     Point("C18", "an undone plan is marked", an_undone_plan_is_marked),
     Point("C19", "send exits with 4 when the agent waits again", None, "meant so: docs/exit-codes.md"),
     Point("C20", "one form of the next step", None, "tests/surfaces/test_next_steps.py"),

@@ -200,6 +200,19 @@ async def test_merge_mode_lands_the_whole_history(orchard: Orchard) -> None:
     """)
     assert done["plan"]["status"] == "succeeded"
     assert orchard.repo("rev-list", "--merges", "--count", "work").strip() == "2"
+    subjects = orchard.repo("log", "--format=%s", "work").splitlines()
+    assert {'Merge "a"', 'Merge "b"', "a", "b"} <= set(subjects), subjects
+
+
+async def test_work_that_comes_in_with_a_leaf_that_only_checks_is_named_after_the_plan(orchard: Orchard) -> None:
+    work = "{id: a, work: echo a > a.txt}, {id: b, work: echo b > b.txt}, {id: gate, needs: [a, b], work: 'true'}"
+    await orchard.run(f"name: Add letters\njobs: [{work}]")
+    alone = orchard.repo("log", "-1", "--format=%s%n%b", "work")
+    more = work.replace("a.txt", "c.txt").replace("b.txt", "d.txt")
+    await orchard.run(f"name: More letters\njobs: [{more}, {{id: z, work: echo z > z.txt}}]")
+
+    assert alone.startswith("Add letters\n") and "- a\n- b" in alone, alone
+    assert "More letters: a and 1 more" in orchard.repo("log", "-2", "--format=%s", "work").splitlines()
 
 
 async def test_a_failed_check_names_phase_code_and_output_and_blocks_what_follows(orchard: Orchard) -> None:

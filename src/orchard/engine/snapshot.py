@@ -159,16 +159,17 @@ def _leaf(engine: Engine, run: Run, job_id: JobId, commit: str) -> LeafMerge:
 
     inside = _jobs_inside(run, job_id)
     title, body = _words(run, job, [run.job(name) for name, _ in inside])
+    # With its whole history a leaf would bring back what was taken off the target.
+    mode = run.plan.merge if snapshot.rewritten is None else "squash"
     return LeafMerge(
         plan=run.id,
         job=job_id,
         commit=commit,
         integration=snapshot.integration,
         snapshot=snapshot.tip,
-        title=title,
+        title=title if mode == "squash" else f'Merge "{title}"',
         when=commit_time(world, commit),
-        # With its whole history a leaf would bring back what was taken off the target.
-        mode=run.plan.merge if snapshot.rewritten is None else "squash",
+        mode=mode,
         body=body,
         trailers={
             "Orchard-Plan": run.id,
@@ -226,7 +227,9 @@ def _words(run: Run, leaf: Job, inside: list[Job]) -> tuple[str, str]:
         return HEALED, ""
     others = [job for job in inside if job.id != leaf.id]
     makers = [leaf] if len(others) < len(inside) or not others else others
-    title = makers[0].name if len(makers) == 1 else f"{makers[0].name} and {len(makers) - 1} more"
+    title = makers[0].name
+    if len(makers) > 1:
+        title = run.plan.name if len(run.plan.leaves) == 1 else f"{run.plan.name}: {title} and {len(makers) - 1} more"
     listed = [f"- {job.name}" for job in inside] if len(inside) > 1 else []
     return title, "\n\n".join(part for part in (makers[0].task, "\n".join(listed)) if part)
 

@@ -215,9 +215,11 @@ class JobFields(Fields):
     """One unit of work: what to run, after which jobs, and how to tell that it went well."""
 
     id: Id = Field(description="Names the job, once in its group: lowercase letters, digits, `.`, `_` and `-`.")
-    name: Line = _optional("What people see.", "the id")
+    name: Line = _optional("What people see, and the subject of the commit that the job makes.", "the id")
     task: str = _optional(
-        "What it is about, for people; with `agent` and without `work` it is what the agent does.", '""'
+        "What it is about, for people, and the text of its commit; with `agent` and without `work` it is what the "
+        "agent does.",
+        '""',
     )
     agent: Word = _optional("The agent that does the `task`, for a job without `work`; `agent`: the usual one.")
     group: Group = _optional("The group it belongs to, such as `api` or `api/tests`; its full id is then `group/id`.")

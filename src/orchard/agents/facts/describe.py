@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from orchard import __version__
 from orchard.agents.facts.cache import Cache
 from orchard.agents.facts.known import ABILITIES, BUILTIN_ABILITIES, Ability, LoggedIn, Login
 from orchard.agents.facts.probe import Answer, Question, ask, changed_at
@@ -69,7 +69,7 @@ def _info(agents: Agents, name: str, told: str | None, status: Answer | None, de
         name=name,
         vendor="Orchard" if builtin else known.vendor if known is not None else "",
         installed=agents.missing(name) is None,
-        version=_package_version(agents.config.builtin.provider) if builtin else told,
+        version=__version__ if builtin else told,
         program=None if builtin else agents.path_of(name),
         logged_in=login.state,
         how_known=login.how,
@@ -97,10 +97,3 @@ def _version_in(text: str) -> str | None:
 
 def _version_key(agents: Agents, name: str, path: str) -> str:
     return f"version {path} {changed_at(path)} {' '.join(agents.row(name).args)}"
-
-
-def _package_version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
