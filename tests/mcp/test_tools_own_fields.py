@@ -423,6 +423,13 @@ async def begins_in_a_new_folder(tools: Bench, tool: str) -> None:
     assert events(tools, plan, JobRetried)[0].fresh
 
 
+@check("keep", "retry_job", "retry_plan")
+async def goes_on_in_the_old_folder(tools: Bench, tool: str) -> None:
+    plan = await failed(tools)
+    await retry(tools, tool, plan, keep=True)
+    assert not events(tools, plan, JobRetried)[0].fresh
+
+
 @check("fresh_session", "retry_job", "retry_plan")
 async def begins_a_new_session(tools: Bench, tool: str) -> None:
     plan = await failed(tools)

@@ -132,6 +132,21 @@ def test_a_failed_verify_is_told_by_the_word_that_the_user_wrote(desk: Desk) -> 
     assert desk.status()["plan"]["error"].startswith("verify failed: 'grep -x good a.txt'")
 
 
+def test_a_retry_says_in_which_worktree_it_begins(desk: Desk) -> None:
+    work = "jobs: [{id: a, heal: false, work: 'echo line >> a.txt; grep -q mine mine.txt'}]"
+    assert desk("run", desk.plan(f"name: Again\n{work}\n")).code == 1
+    plan = desk.status()["plan"]["id"]
+
+    clean = desk("retry")
+    Path(desk("path", "a").out.strip(), "mine.txt").write_text("mine\n")
+    edited = desk("retry", "--detach")
+    desk("wait", plan)
+
+    assert f"Job 'a' begins clean; what attempt 1 left is saved: orchard recover --plan {plan}" in clean.err
+    assert "Job 'a' goes on with what you edited; --fresh begins clean." in edited.err
+    assert desk("recover", "--plan", plan).out.count("refs/orchard/wip/") == 1
+
+
 def test_a_retry_says_where_it_saved_what_was_edited_after_a_failed_verify_if_the_target_moved(desk: Desk) -> None:
     desk.repo("branch", "goal")
     desk("run", desk.plan(VERIFY))

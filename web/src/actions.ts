@@ -1,7 +1,7 @@
 // What can be done with plans and jobs: the same operations as everywhere, and a question first where work is stopped.
 import { phaseWords } from "./format";
 import { Refused, ask, operationOf, type Answer, type Name } from "./api";
-import type { JobView, Next, Operations, PlanSummary } from "./generated/api";
+import type { Beginning, JobView, Next, Operations, PlanSummary } from "./generated/api";
 import { asked, note, type Question } from "./parts/overlay";
 import { store } from "./state";
 
@@ -189,23 +189,32 @@ function reshapeActions(repo: string, plan: string, job: JobView): Action[] {
 async function retry(repo: string, plan: string, job: JobView): Promise<unknown> {
   const said = await asked({
     title: `Retry '${job.name}'?`,
-    told: "A new attempt resumes at the phase that failed. What the worktree holds is saved before a fresh one is made.",
+    told: "A new attempt resumes at the phase that failed. A command begins in a clean worktree, unless you edited the one it has; an agent goes on in its own. What lies in the old one is saved.",
     yes: "Retry",
     field: { label: "New work (left empty: as before)", placeholder: "@agent Fix the import error in api.py", lines: 4 },
     choices: [
       { name: "from", label: "Begin at", options: [{ value: "", label: "the phase that failed" }, ...PHASES.map((phase) => ({ value: phase, label: phaseWords(phase) }))] },
-      { name: "fresh", label: "Worktree", options: [{ value: "", label: "the same" }, { value: "fresh", label: "a fresh one" }] },
+      { name: "fresh", label: "Worktree", options: [{ value: "", label: "clean for a command" }, { value: "keep", label: "the same" }, { value: "fresh", label: "a fresh one" }] },
       { name: "session", label: "Agent", options: [{ value: "", label: "goes on in its session" }, { value: "fresh", label: "begins a new session" }] },
     ],
   });
   if (!said) return null;
   const phase = PHASES.find((one) => one === said.choices["from"]);
-  return run(
+  const answer = await run(
     "retryJob",
     { repo, plan, job: job.id },
-    { ...(phase ? { from_phase: phase } : {}), ...(said.choices["fresh"] ? { fresh: true } : {}), ...(said.choices["session"] ? { fresh_session: true } : {}), ...(said.text ? { work: said.text } : {}) },
-    "It is tried again.",
+    { ...(phase ? { from_phase: phase } : {}), ...(said.choices["fresh"] ? { [said.choices["fresh"]]: true } : {}), ...(said.choices["session"] ? { fresh_session: true } : {}), ...(said.text ? { work: said.text } : {}) },
   );
+  if (answer) note(begun(answer.begins));
+  return answer;
+}
+
+/** In which worktree a job begins that is tried again. */
+export function begun(begins: readonly Beginning[]): string {
+  const [one] = begins;
+  if (one?.worktree === "clean") return `It is tried again in a clean worktree. What attempt ${one.attempt} left is saved.`;
+  if (one?.worktree === "kept") return one.edited ? "It is tried again and goes on with what was edited in its worktree." : `It is tried again and goes on with what attempt ${one.attempt} left.`;
+  return "It is tried again.";
 }
 
 async function complete(repo: string, plan: string, job: JobView): Promise<unknown> {

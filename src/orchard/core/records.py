@@ -93,6 +93,8 @@ class Attempt(Struct):
     outcome: str = "running"
     phases: list[PhaseRecord] = field(default_factory=list)
     failure: events.JobFailed | None = None
+    left: str = ""
+    """A fingerprint of the worktree at its end, by which edits are known; "": there is none."""
     program: events.ProgramStarted | None = None
     """The program that was started last; it may be gone."""
     turns: list[Turn] = field(default_factory=list)
@@ -231,6 +233,8 @@ class JobRecord(Struct):
     """The next start goes on with the last attempt instead of making a new one."""
     resume_from: Phase | None = None
     fresh: bool = False
+    edited: bool = False
+    """Whether a person edited the worktree that it has before it was tried again."""
     job: Job | None = None
     """The job with the works a retry gave it."""
     saved: list[events.WorkSaved] = field(default_factory=list)

@@ -221,7 +221,7 @@ def _failed(run: Run, event: events.JobFailed, at: float) -> None:
         record.attempts.append(Attempt(event.attempt, at, event.phase or Phase.MERGE_FI, run.job(event.job)))
     attempt = _end(run, event.job, at, "failed")
     if attempt is not None:
-        attempt.outcome, attempt.failure = "failed", event
+        attempt.outcome, attempt.failure, attempt.left = "failed", event, event.left
     run.set_hold(event.job, None)
     record.continues = False
     record.resume_from = event.resume_from or event.phase
@@ -229,7 +229,9 @@ def _failed(run: Run, event: events.JobFailed, at: float) -> None:
 
 def _canceled(run: Run, event: events.JobCanceled, at: float) -> None:
     record = run.records[event.job]
-    _end(run, event.job, at, "canceled")
+    attempt = _end(run, event.job, at, "canceled")
+    if attempt is not None:
+        attempt.left = event.left
     run.set_hold(event.job, None)
     record.continues = False
     record.resume_from = event.phase
@@ -266,7 +268,7 @@ def _retried(run: Run, event: events.JobRetried, at: float) -> None:
         job = replace(job, postchecks=tuple(work_from_json(work) for work in event.postchecks))
     record.job = job
     run.past_secrets.update(dict.fromkeys(secrets_of_job(job)))
-    record.continues, record.fresh = False, event.fresh
+    record.continues, record.fresh, record.edited = False, event.fresh, record.edited or event.edited
     if event.fresh_session:
         record.sessions.clear()
     record.resume_from = event.first_phase or record.resume_from
@@ -302,7 +304,7 @@ def _worktree_taken(run: Run, event: events.WorktreeTaken, at: float) -> None:
 def _worktree_gone(run: Run, event: events.WorktreeGone, at: float) -> None:
     record = run.records[event.job]
     if record.worktree is not None and record.worktree.worktree == event.worktree:
-        record.worktree = None
+        record.worktree, record.edited = None, False
 
 
 def _program_started(run: Run, event: events.ProgramStarted, at: float) -> None:

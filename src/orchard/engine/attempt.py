@@ -10,11 +10,11 @@ import traceback
 
 from orchard.core.run import Run
 from orchard.core.states import JobState
-from orchard.engine.context import Context
+from orchard.engine.context import Context, folder_state
 from orchard.engine.engine import Engine
 from orchard.engine.merges.by_hand import end_conflict
 from orchard.engine.outcome import Failed, Held, Outcome
-from orchard.engine.phases import JOB_PHASES, run_phases
+from orchard.engine.phases import JOB_PHASES, edits_count, run_phases
 from orchard.engine.programs import redacted
 from orchard.engine.turns.news import note_unheard, warn_of_unpulled
 from orchard.engine.validation import run_validation
@@ -104,10 +104,11 @@ async def _stopped(context: Context) -> None:
         return
     if context.workspace.is_open:
         await context.workspace.try_to_save(f"{live.stop.kind} of job {context.job_id}", " Its folder is kept.")
+    left = await folder_state(context) if edits_count(context) else ""
     if live.stop.kind == "cancel":
-        context.record(JobCanceled(context.job_id, live.stop.reason, context.phase))
+        context.record(JobCanceled(context.job_id, live.stop.reason, context.phase, left=left))
     else:
-        _record_failure(context, Failed("forced", live.stop.reason))
+        _record_failure(context, Failed("forced", live.stop.reason, left=left))
     await _tidy(context)
 
 

@@ -15,6 +15,7 @@ from orchard.engine.engine import Engine
 from orchard.engine.programs import Place
 from orchard.engine.workspace import Workspace, workspace_of
 from orchard.engine.world import World
+from orchard.errors import OrchardError
 from orchard.model.events.event import Event
 from orchard.model.phases import Phase
 from orchard.model.plan import Job, JobId, Plan
@@ -100,11 +101,7 @@ class Context(Struct, dict=True):
 
     @property
     def droppings(self) -> Callable[[str], bool]:
-        names = {turn.agent for attempt in self.state.attempts for turn in attempt.turns}
-        if self.subtask is not None:
-            names.add(self.state.subtasks[self.subtask].agent)
-        patterns = droppings_of(self.world.config, sorted(names))
-        return lambda path: is_dropping(path, patterns)
+        return _droppings(self.world, self.state, self.subtask)
 
     @property
     def place(self) -> Place:
@@ -114,3 +111,33 @@ class Context(Struct, dict=True):
         target = self.run.pinned.target_branch
         known = (self.workspace.folder, self.run.id, self.job_id, self.number, self.base, target, evidence)
         return Place(*known, self.engine.port_of(self.run.id, self.job_id))
+
+
+def _droppings(world: World, record: JobRecord, subtask: str | None = None) -> Callable[[str], bool]:
+    """Which files agents left for themselves."""
+    names = {turn.agent for attempt in record.attempts for turn in attempt.turns}
+    if subtask is not None:
+        names.add(record.subtasks[subtask].agent)
+    patterns = droppings_of(world.config, sorted(names))
+    return lambda path: is_dropping(path, patterns)
+
+
+async def folder_state(context: Context) -> str:
+    """A fingerprint of the worktree that an attempt works in; "" where it has none."""
+    return await _state(context.workspace, context.droppings) if context.workspace.is_open else ""
+
+
+async def state_left(engine: Engine, run: Run, job_id: JobId) -> str:
+    """The same of the worktree that a job has, where no attempt is under way."""
+    workspace = workspace_of(engine, run, job_id)
+    held = workspace.held
+    if held is None or not held.worktree.path.is_dir():
+        return ""
+    return await _state(workspace, _droppings(engine.world, run.records[job_id]))
+
+
+async def _state(workspace: Workspace, droppings: Callable[[str], bool]) -> str:
+    try:
+        return await workspace.state(droppings)
+    except OrchardError as error:
+        return f"unreadable: {error}"

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from orchard.engine.context import Context
+from orchard.engine.context import Context, folder_state
 from orchard.engine.merges.gather import Between, base_ref, conflict, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
 from orchard.engine.snapshot import merge_leaf
-from orchard.engine.turns.heal import edited_since, folder_state, healed, healed_trailers
+from orchard.engine.turns.heal import edited_since, healed, healed_trailers
 from orchard.engine.turns.permissions import read_only
 from orchard.engine.turns.resolve import Sides, merge_with_resolver, record_pick
 from orchard.engine.turns.subtask import end_subtasks
@@ -28,7 +28,7 @@ from orchard.git.refs import Update, keep_ref, update_refs
 from orchard.git.worktree.commit import CommitInfo, Committed, Refused
 from orchard.model.events.plans import NeedsConsumed, PhaseEnded, PhaseStarted, WorkCommitted, WorkRepeated
 from orchard.model.phases import PHASES, Phase, at_or_after
-from orchard.model.plan import VALIDATION, Job, JobId, Resolver, Work
+from orchard.model.plan import VALIDATION, AgentWork, Job, JobId, Resolver, Work
 
 WORDS: Mapping[type[Outcome], str] = {Failed: "failed", Skipped: "skipped", Held: "held"}
 
@@ -155,7 +155,8 @@ async def _take_folder(context: Context, base: str) -> Outcome:
         if attempt is not None and attempt.number == context.number and (attempt.program or attempt.turns):
             message = "interrupted: the folder of this attempt is gone, and what its work left there with it."
             return Failed("interrupted", message, hint=Next("retry_job", context.run.id, context.job_id))
-        context.notes.append("the folder of the last attempt is gone: the job starts over")
+        if not context.fresh:
+            context.notes.append("the folder of the last attempt is gone: the job starts over")
         context.first_phase, context.commit = Phase.SETUP, None
     return Passed()
 
@@ -358,12 +359,19 @@ async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> 
         raise
     if isinstance(outcome, Failed) or (at_or_after(phase, Phase.WORK) and not isinstance(outcome, Held)):
         await end_subtasks(context)  # a job that was held goes through the phases before its work once more
-    if isinstance(outcome, Failed) and phase is (Phase.WORK if context.job_id == VALIDATION else Phase.POSTCHECKS):
+    if isinstance(outcome, Failed) and edits_count(context):
         outcome = replace(outcome, left=await folder_state(context))
     notes = [*context.notes, *([outcome.note] if isinstance(outcome, Passed | Skipped) and outcome.note else [])]
     word = WORDS.get(type(outcome), "passed")
     context.record(PhaseEnded(*context.now, word, "; ".join(notes)))
     return outcome
+
+
+def edits_count(context: Context) -> bool:
+    """Whether it makes a difference to a retry that a person has edited the worktree after the phase failed."""
+    if context.job_id == VALIDATION:
+        return context.phase is Phase.WORK
+    return context.phase is Phase.POSTCHECKS or not isinstance(context.job.work, AgentWork)
 
 
 async def _tried(context: Context, function: PhaseFunction) -> Outcome:

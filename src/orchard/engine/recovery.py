@@ -12,10 +12,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.replay import replay
+from orchard.core.retry import begins_clean
 from orchard.core.run import Run
 from orchard.core.states import JobState
+from orchard.engine.context import state_left
 from orchard.engine.engine import Engine
 from orchard.engine.landing import settle, settle_undo, tell_settled
 from orchard.engine.machine.vigil import last_pulse
@@ -131,8 +135,8 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> 
     attempt = record.last
     if run.canceled is not None:
         await workspace_of(engine, run, job_id).try_to_save("interrupted")
-        at = attempt.phase if attempt else None
-        engine.record(run.id, JobCanceled(job_id, run.canceled.reason, at, found=True, since=since))
+        at, left = attempt.phase if attempt else None, await state_left(engine, run, job_id)
+        engine.record(run.id, JobCanceled(job_id, run.canceled.reason, at, found=True, since=since, left=left))
         return
     if record.state is JobState.SCHEDULED or attempt is None:
         begin = record.resume_from or Phase.MERGE_FI
@@ -159,10 +163,19 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> 
     retry = Next("retry_job", run.id, job_id)
     hint = (f"Its folder is {'kept' if kept else 'gone'}. Run it again: ", retry)
     told, advice = engine.world.say(hint), plain_hint(hint)
-    failed = JobFailed(job_id, attempt.number, phase, "interrupted", message, told, since=since, advice=advice)
-    again = [JobRetried(job_id, why="interrupted, and the plan says to run it again")]
+    left = await state_left(engine, run, job_id)
+    failed = JobFailed(
+        job_id, attempt.number, phase, "interrupted", message, told, left=left, since=since, advice=advice
+    )
+    again = [_again(run, job_id, phase)]
     # As a whole: a crash between the two would leave a failure that nobody looks at again.
     engine.record_together(run.id, failed, *(again if run.job(job_id).retry_on_interrupt else ()))
+
+
+def _again(run: Run, job_id: JobId, phase: Phase) -> JobRetried:
+    """The retry that the plan asks for: it begins as one does that a person asks for."""
+    again = JobRetried(job_id, why="interrupted, and the plan says to run it again")
+    return replace(again, fresh=begins_clean(run, replace(again, first_phase=phase)))
 
 
 def _hold(run: Run, job_id: JobId, attempt: Attempt, since: float) -> JobHeld:

@@ -241,7 +241,9 @@ class Workspace:
             return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:
-        repo, worktree = self._world.repo, self._open
+        """A fingerprint of what lies there, without new files that `droppings` names."""
+        held = self.held
+        repo, worktree = self._world.repo, self._open if held is None or self.is_open else held.worktree
         git = repo.worktree_git(worktree.name, worktree.path)
         inside = partial(fingerprints, repo.filters_at_home, worktree.path, modules_of(repo, worktree))
         async with self.enclosure.settled():

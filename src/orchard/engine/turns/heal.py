@@ -8,7 +8,7 @@ from orchard.agents.definitions.choice import Choice
 from orchard.agents.prompts.work import Failure, Try, heal_instructions
 from orchard.agents.protocol import Result, Settings
 from orchard.config.reach import heals_by_default
-from orchard.engine.context import Context
+from orchard.engine.context import Context, folder_state
 from orchard.engine.outcome import Failed, Held, Outcome
 from orchard.engine.turns.permissions import for_job
 from orchard.engine.turns.scope import offered_name
@@ -22,7 +22,6 @@ from orchard.engine.turns.work import (
     worker_context,
 )
 from orchard.errors import OrchardError
-from orchard.git.command import GitError
 from orchard.model.events.plans import HealTried
 from orchard.model.permissions import all_of
 from orchard.model.phases import Phase
@@ -141,15 +140,6 @@ async def edited_since(context: Context, phase: Phase = Phase.POSTCHECKS) -> boo
     if failure is None or failure.phase is not phase or not failure.left:
         return False
     return failure.left != await folder_state(context)
-
-
-async def folder_state(context: Context) -> str:
-    if not context.workspace.is_open:
-        return ""
-    try:
-        return await context.workspace.state(context.droppings)
-    except GitError as error:
-        return f"unreadable: {error}"
 
 
 def healed_trailers(context: Context) -> tuple[tuple[str, str], ...]:

@@ -292,7 +292,7 @@ class JobFailed(JobEvent, frozen=True):
     resume_from: Phase | None = None
     """Where a retry begins, when the work's `on_failure` says so."""
     left: str = ""
-    """For a check of committed work: a fingerprint of the worktree, to tell whether somebody edits it after this."""
+    """A fingerprint of the worktree, to tell whether a person edits it after this; "": not taken."""
     since: float = 0.0
     """When the engine that worked on it was last known to be at work, where the next one found this; 0: not known."""
     advice: tuple[str | Json, ...] = ()
@@ -300,9 +300,8 @@ class JobFailed(JobEvent, frozen=True):
     stand_in: str | None = None
     """Where the plan allows the failure: the commit that the jobs which need it start from instead of a result."""
     merge: tuple[str, ...] = ()
-    """For a conflict: the two commits whose merge met it, ours and theirs."""
+    """For a conflict: the two commits whose merge met it, ours and theirs; `sides` is what people call them."""
     sides: tuple[str, ...] = ()
-    """What people call those two."""
 
 
 class JobCanceled(JobEvent, frozen=True):
@@ -313,6 +312,7 @@ class JobCanceled(JobEvent, frozen=True):
     found: bool = False
     """Whether an engine found it so when it began: nobody had worked on the job since the last one ended."""
     since: float = 0.0
+    left: str = ""
 
 
 class JobHeld(JobEvent, frozen=True):
@@ -320,8 +320,7 @@ class JobHeld(JobEvent, frozen=True):
 
     attempt: int
     kind: str
-    """`approval` of a diff, `landing` that was asked for or refused, `budget` that is used up, or `worker`: an agent
-    that waits for a message."""
+    """`approval` of a diff, `landing` asked for or refused, `budget` used up, or `worker`: an agent that waits."""
     reason: str
     resume_from: Phase
     found: bool = False
@@ -348,6 +347,8 @@ class JobRetried(JobEvent, frozen=True):
     why: str = ""
     fresh_session: bool = False
     """Agents do not go on in the session of the attempt before."""
+    edited: bool = False
+    """A person edited its worktree after the attempt before had ended: it goes on with that."""
 
 
 class HoldReleased(JobFact, frozen=True):

@@ -15,8 +15,9 @@ from orchard.model.events.plans import ConflictSettled, Json
 from orchard.model.phases import Phase
 from orchard.model.plan import JobId
 from orchard.operations.command import Command, Decision, Scene
-from orchard.operations.commands.jobs import JOB, retrying
+from orchard.operations.commands.jobs import JOB
 from orchard.operations.commands.plans import job_of
+from orchard.operations.commands.retry import retrying
 from orchard.operations.operation import DoneJob, Fit, OfJob, Route, Tool, Verb, says
 
 Step = Literal["open", "continue", "abort"]

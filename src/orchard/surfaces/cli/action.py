@@ -110,14 +110,13 @@ class Asked(Struct):
         self.terminal.answer({"plan": self.plan, **answer}, *lines)
         return 0
 
-    def go_on(self, told: Callable[[], str | None] = lambda: None) -> int:
+    def go_on(self, told: Callable[[Json], Sequence[str]] = lambda answer: ()) -> int:
         """Ask for it and stay with the work that goes on; `told` is said as soon as it is granted."""
         answer: Json = {}
 
         async def act(session: Session) -> PlanId:
             answer.update(await session.request(self.operation.name, plan=self.plan, **self.values))
-            if (said := told()) is not None:
-                self.terminal.note(text.done(said))
+            self.terminal.note(*map(text.done, told(answer)))
             return self.plan
 
         return act_and_follow(self.terminal, self.app, act, self.plan, detach=self.detach, answer=answer)

@@ -203,7 +203,9 @@ def _held(run: Run, event: events.JobHeld) -> list[Line]:
 
 def _retried(run: Run, event: events.JobRetried) -> list[Line]:
     start = f"from {shown_phase(event.first_phase)}" if event.first_phase else ""
-    return [_line(_job(event.job), "retried", "busy", " ".join(filter(None, (start, safe(event.why)))))]
+    where = "with what was edited in its worktree" if event.edited else "in a clean worktree" if event.fresh else ""
+    said = ", ".join(filter(None, (" ".join(filter(None, (start, where))), safe(event.why))))
+    return [_line(_job(event.job), "retried", "busy", said)]
 
 
 def _repeated(run: Run, event: events.WorkRepeated) -> list[Line]:

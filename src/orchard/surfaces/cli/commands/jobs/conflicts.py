@@ -76,10 +76,10 @@ def _continue(asked: Asked) -> int:
     refuse_in_job(asked.app, "resolve a conflict in a person's name", meant)
     canceled = asked.run.canceled is not None
 
-    def told() -> str:
+    def told(answer: Json) -> list[str]:
         paths = [path for one in asked.run.resolutions[-1:] for path in one.paths]
         again = f" Plan {asked.plan} was canceled; it goes on now." if canceled else ""
-        return f"Resolved: {', '.join(paths[:10])}{' ...' if len(paths) > 10 else ''}.{again}"
+        return [f"Resolved: {', '.join(paths[:10])}{' ...' if len(paths) > 10 else ''}.{again}"]
 
     return asked.go_on(told)
 

@@ -7,18 +7,20 @@ import click
 
 from orchard.app import App
 from orchard.core.job_names import find_job, job_word, jobs_called, jobs_in_group
+from orchard.core.run import Run
 from orchard.engine.server.session import Session
 from orchard.errors import Next, NotFound, UsageError
 from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, Job, JobId, PlanId
 from orchard.operations.commands.completion import complete_task
 from orchard.operations.commands.conversation import MESSAGE_BYTES, interrupt_worker, send_message
-from orchard.operations.commands.jobs import approve_job, cancel_jobs, force_fail_job, reject_job, retry_plan
+from orchard.operations.commands.jobs import approve_job, cancel_jobs, force_fail_job, reject_job
 from orchard.operations.commands.permissions import allow_call, deny_call
 from orchard.operations.commands.plans import cancel_plan
+from orchard.operations.commands.retry import retry_plan
 from orchard.operations.commands.workers import deploy_jobs
 from orchard.operations.operation import Verb
-from orchard.operations.selection import find_plan, named
+from orchard.operations.selection import NAMED, find_plan, named
 from orchard.surfaces.cli.action import Asked, action
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_empty, options_of, plan_option
@@ -33,6 +35,7 @@ from orchard.surfaces.next_steps import in_commands
     words={
         "from_phase": "Begin at this phase.",
         "fresh": "Use a new worktree.",
+        "keep": "Go on with what the last attempt left in the worktree.",
         "fresh_session": "Agents begin a new session instead of going on in the last one.",
         "work": "Replace the job's work.",
         "prechecks": "Run this check before the work.",
@@ -45,20 +48,50 @@ orchard retry backend/api --from work
 orchard retry api --work 'make fix'    # with another command
 orchard retry api --work @fix.yaml     # with the work in a file
 orchard retry api --fresh              # in a new worktree; what lies in the old one is saved
+orchard retry api --keep               # on with what a failed command left; else it begins clean
 orchard retry api --fresh-session      # its agent is told everything anew
 """,
 )
 def retry(asked: Asked) -> int:
-    """A new attempt begins where the last one failed. Jobs that were blocked by it go on by themselves. Retrying
-    also resumes a paused plan, and the command says so.
+    """A new attempt begins where the last one failed. A command that failed begins in a clean worktree, unless you have
+    edited the one it worked in; an agent goes on in its own. 'retry' says which. Jobs that were blocked by it go on
+    by themselves. Retrying also resumes a paused plan.
     """
     paused = asked.run.paused is not None
 
-    def resumed() -> str | None:
+    def told(answer: Json) -> list[str]:
         goes_on = paused and asked.run.paused is None
-        return f"Plan {asked.plan} was paused; it goes on now." if goes_on else None
+        said = [f"Plan {asked.plan} was paused; it goes on now."] if goes_on else []
+        return [*said, *beginnings(asked.run, answer["begins"])]
 
-    return asked.go_on(resumed)
+    return asked.go_on(told)
+
+
+def beginnings(run: Run, begins: Sequence[Json]) -> list[str]:
+    """In which worktrees jobs begin that are tried again: clean ones, or those that their last attempts left."""
+    clean = [one for one in begins if one["worktree"] == "clean"]
+    edited = [one for one in begins if one["worktree"] == "kept" and one["edited"]]
+    kept = [one for one in begins if one["worktree"] == "kept" and not one["edited"]]
+    said = []
+    if clean:
+        said.append(
+            f"{_begin(run, clean, 'begins', 'begin')} clean; {_left(clean)} is saved: orchard recover --plan {run.id}"
+        )
+    if edited:
+        said.append(f"{_begin(run, edited, 'goes', 'go')} on with what you edited; --fresh begins clean.")
+    if kept:
+        said.append(f"{_begin(run, kept, 'goes', 'go')} on with {_left(kept)}; --fresh begins clean.")
+    return said
+
+
+def _begin(run: Run, jobs: Sequence[Json], one: str, several: str) -> str:
+    names = [job_word(each["job"], run.plan.jobs) for each in jobs]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"Job '{names[0]}' {one}" if len(names) == 1 else f"Jobs {', '.join(names[:NAMED])}{more} {several}"
+
+
+def _left(jobs: Sequence[Json]) -> str:
+    return f"what attempt {jobs[0]['attempt']} left" if len(jobs) == 1 else "what their last attempts left"
 
 
 @action(force_fail_job, examples="orchard force-fail backend/api --reason 'it loops'")

@@ -73,7 +73,7 @@ def resume(asked: Asked) -> int:
         return asked.tell(asked.request(), text.done(f"Subtask '{asked.subtask}' goes on."))
     before = asked.run
     moving = before.moving if before.settled else None
-    return asked.go_on(lambda: None if moving is None else _what_became(moving, asked.run))
+    return asked.go_on(lambda answer: [] if moving is None else [_what_became(moving, asked.run)])
 
 
 def _what_became(moving: LandingIntended | UndoIntended, now: Run) -> str:
