@@ -235,8 +235,10 @@ def words_of_other_tools(day: Day) -> None:
         "plan.yaml", "name: x\njobs:\n  - {id: a, depends_on: [b], work: 'true'}\n  - {id: b, run: 'true'}\n"
     )
     said = day("orchard validate", 2)
-    day.has(said, "depends_on", "run")
+    day.has(said, "'depends_on'; did you mean 'needs'?", "'run'; did you mean 'work'?")
     day.has(day("orchard --version"), "orchard")
+    for word, ours in (("version", "--version"), ("ps", "list"), ("ls", "list"), ("up", "run")):
+        day.has(day(f"orchard {word}", 2), f"Did you mean '{ours}'?")
 
 
 POINTS = (
@@ -277,6 +279,6 @@ POINTS = (
     Point("M13", "reject, cancel of a job, clone", verbs_that_others_had),
     Point("M14", "help reads the pages", the_pages_are_there),
     Point("M15", "doctor: identity and signing", the_doctor_knows_signing),
-    Point("M16", "words of other tools", words_of_other_tools, "there is no `version`, `ps`, `ls`, `up`"),
+    Point("M16", "words of other tools", words_of_other_tools, "they are no aliases: ours are named"),
     Point("M17", "the web page", None, "tests/web looks at the dashboard in a browser"),
 )

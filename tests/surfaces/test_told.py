@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchard.surfaces.cli.verbs import OF_OTHERS, VERBS
 from tests.acceptance.program import Desk, desks
 
 
@@ -49,3 +50,15 @@ def test_validate_finds_files_with_tasks_that_are_not_in_what_their_job_starts_f
     assert code == 2 and ":4:" in said and "'nowhere.md' is not in commit" in said and "no such file" in said, said
     assert "commit it first" in told("draft.md")[1]
     assert "outside of the repository" in told("../task.md")[1]
+
+
+@pytest.mark.parametrize(("word", "ours"), OF_OTHERS.items())
+def test_a_word_of_another_tool_is_answered_with_ours(word: str, ours: str, desk: Desk) -> None:
+    assert ours == "--version" or ours in VERBS
+    assert word not in VERBS and f"Did you mean '{ours}'?" in desk(word).err
+
+
+def test_a_field_of_another_tool_is_answered_with_ours(desk: Desk) -> None:
+    said = desk("validate", desk.plan("name: x\njobs:\n  - {id: a, depends_on: [b]}\n  - {id: b, run: make}\n")).err
+
+    assert "'depends_on'; did you mean 'needs'?" in said and "'run'; did you mean 'work'?" in said

@@ -131,10 +131,24 @@ def _unknown_field(location: Sequence[str | int], value: Any, top: type[Fields])
     return f"unknown field {quoted(name)}{_near_field(name, model)}"
 
 
+OF_OTHERS = {
+    "depends_on": "needs", "dependson": "needs", "requires": "needs", "deps": "needs",
+    "run": "work", "cmd": "work", "command": "work", "script": "work", "exec": "work", "steps": "work",
+    "prompt": "work",
+    "stage": "group", "test": "postchecks", "tests": "postchecks", "check": "postchecks", "checks": "postchecks",
+    "continue-on-error": "allow_failure", "continue_on_error": "allow_failure", "branch": "target",
+    "working-directory": "cwd", "working_directory": "cwd", "environment": "env", "vars": "params", "inputs": "params",
+}  # fmt: skip
+"""What tools of others call a field."""
+
+
 # The same mistake is often made in every job.
 @lru_cache(maxsize=256)
 def _near_field(name: str, model: type[Fields]) -> str:
     fields = [own for own, field in model.model_fields.items() if not field.exclude]
+    meant = OF_OTHERS.get(name.lower())
+    if meant in fields:
+        return f"; did you mean {quoted(meant)}?"
     return did_you_mean(name, [known for field in fields for known in names_of(field)])
 
 

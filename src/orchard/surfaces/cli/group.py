@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec
 import click
 
 from orchard.surfaces.cli.terminal import Terminal
-from orchard.surfaces.cli.verbs import TOPICS, VERBS, Verb
+from orchard.surfaces.cli.verbs import OF_OTHERS, TOPICS, VERBS, Verb
 
 Given = ParamSpec("Given")
 
@@ -122,7 +122,8 @@ class LazyGroup(click.Group):
         if args and args[0] not in self.rows and not args[0].startswith("-"):
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], self.rows, n=1)
+            meant = OF_OTHERS.get(args[0]) if ctx.parent is None else None
+            near = [meant] if meant else get_close_matches(args[0], self.rows, n=1)
             guess = f" Did you mean '{near[0]}'?" if near else ""
             none = "There is no" if ctx.parent is None else f"'{ctx.command_path}' has no"
             ctx.fail(f"{none} command '{args[0]}'.{guess}")

@@ -111,3 +111,11 @@ VERBS: Mapping[str, Verb] = {
         "set up", "machine.settings:completion", "Print a script that completes commands in your shell."
     ),
 }
+
+OF_OTHERS = {
+    "version": "--version", "ps": "list", "ls": "list", "up": "run", "start": "run", "apply": "run", "exec": "shell",
+    "rm": "delete", "remove": "delete", "abort": "cancel", "kill": "cancel", "rerun": "retry", "revert": "undo",
+    "rollback": "undo", "merge": "land", "show": "status", "lint": "validate", "check": "validate", "new": "init",
+    "chat": "talk", "tail": "logs", "gc": "prune", "clean": "prune", "settings": "config",
+}  # fmt: skip
+"""What tools of others call a verb: who types it is told ours."""
