@@ -41,7 +41,7 @@ CODES = {"x86_64": X86_64, "aarch64": AARCH64}
 OPTIONS = list(itertools.product((True, False), get_args(Inet), (True, False)))
 
 NAMESPACES = (0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000)
-FLAGS = (0, 17, 18, 0x80, 0x1200012, 0x3D0F00, *NAMESPACES, 0x10000000 | 17, 1 << 40, 0x10000000 | 1 << 40)
+FLAGS = (0, 9, 17, 18, 0x80, 0x1200012, 0x3D0F00, *NAMESPACES, 0x10000000 | 17, 1 << 40, 0x10000000 | 1 << 40)
 MODES = (0, 0o644, 0o755, 0o2755, 0o1777, 0o4755, 0o6755, 0o4000, 0o100644, 0o104755, 0o4755 | 1 << 33)
 OPENS = (0, 1, 0x41, 0x40, 0x80000, 0x410002, 0x241, 0x41 | 1 << 35)
 FAMILIES = (0, 1, 2, 3, 10, 15, 16, 17, 29, 31, 38, 40, 43, 44, 2 | 1 << 32, 1 | 1 << 34)
@@ -58,9 +58,9 @@ def meant(call: str, a: tuple[int, ...], unix: bool, inet: str, listen: bool) ->
     """Whether a call with these arguments shall pass."""
     match call:
         case "clone":
-            return not any(low(a[0]) & flag for flag in NAMESPACES) and a[0] & 0xFF != 18
+            return not any(low(a[0]) & flag for flag in NAMESPACES) and a[0] & 0xFF not in (9, 18)
         case "fcntl":
-            return low(a[1]) != 1024 and (low(a[1]), low(a[2])) != (10, 18)
+            return low(a[1]) != 1024 and (low(a[1]), low(a[2])) not in ((10, 9), (10, 18))
         case "prctl":
             return (low(a[0]), low(a[1])) != (1, 18)
         case "timer_create" | "mq_notify":
@@ -108,7 +108,7 @@ def samples(call: str) -> list[tuple[int, ...]]:
             return [(flags,) for flags in FLAGS]
         case "fcntl":
             commands = (0, 2, 10, 1024, 1026, 1031, 10 | 1 << 32)
-            return [(3, command, value) for command in commands for value in (0, 10, 18, 29, 18 | 1 << 40)]
+            return [(3, command, value) for command in commands for value in (0, 9, 10, 18, 29, 18 | 1 << 40)]
         case "prctl":
             return [(option, value) for option in (1, 2, 15, 38, 1 | 1 << 33) for value in (0, 9, 18, 18 | 1 << 40)]
         case "timer_create" | "mq_notify":
@@ -255,6 +255,7 @@ def test_the_kernel_looks_at_the_arguments_of_the_others() -> None:
         ((number["unshare"], 0x10000000), "EPERM"),
         ((number["unshare"], 0x400), "ok"),
         ((number["clone"], 0x10000000 | 17, 0, 0, 0, 0), "EPERM"),
+        ((number["clone"], 9, 0, 0, 0, 0), "EPERM"),
         ((number["ioctl"], 0, 0x5412, 0), "EPERM"),
         ((number["ioctl"], 0, 0x5412 | 1 << 32, 0), "EPERM"),
         ((number["ioctl"], 0, 0x5413, 0), "ENOTTY"),
@@ -269,6 +270,7 @@ def test_the_kernel_looks_at_the_arguments_of_the_others() -> None:
         ((number["prlimit64"], 1, 7, 4096, 0), "EPERM"),
         ((number["fchmod"], 0, 0o4755), "EPERM"),
         ((number["fcntl"], 0, 10, 18), "EPERM"),
+        ((number["fcntl"], 0, 10, 9), "EPERM"),
         ((number["fcntl"], 0, 10, 29), "ok"),
         ((number["fcntl"], 0, 1024, 0), "EPERM"),
         ((number["prctl"], 1, 18), "EPERM"),

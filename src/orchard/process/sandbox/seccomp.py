@@ -156,9 +156,11 @@ _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _CREATES = 0x40 | 0x400000
 """O_CREAT and O_TMPFILE: without them the mode is not an argument, and may be anything."""
 _SET_UID = 0o4000
-_GO_ON = 18
-"""SIGCONT. While the engine works in a job's folder, the job's programs are stopped; one that could order this signal
-beforehand, for when a file is opened or a time has come, would go on behind the engine's back."""
+_GO_ON, _END = 18, 9
+"""SIGCONT and SIGKILL. While the engine works in a job's folder, the job's programs are stopped; one that could order
+the first beforehand, for when a file is opened or a time has come, would go on behind the engine's back. The second is
+the only other signal that a stopped program obeys, and its end wakes others: the kernel lets stopped processes go on
+when the last parent that their group has in its session ends, and a session when its terminal is closed."""
 _F_SETSIG, _F_SETLEASE, _PDEATHSIG = 10, 1024, 1
 _SIGNAL_BITS = 0xFF
 """In the flags of `clone`: the signal that a parent gets when its child ends."""
@@ -212,7 +214,8 @@ def _bodies(*, unix: bool, inet: Inet, listen: bool) -> dict[str, _Body]:
         "mknodat": _refuse_bits(2, _SET_UID),
         "ioctl": [*_refuse_values(1, (_TIOCSTI, _TIOCLINUX)), _answer(ALLOW)],
         "fcntl": _no_orders(),
-        "prctl": [_argument(0), *_if_equal(_PDEATHSIG, _refused_signal(1)), _answer(ALLOW)],
+        # Many programs want to end with their parent, and that needs an end first.
+        "prctl": [_argument(0), *_if_equal(_PDEATHSIG, _refused_signals(1, (_GO_ON,))), _answer(ALLOW)],
         # Which signal a timer sends is written in memory; without that it sends another one.
         "timer_create": _only_null(1),
         "mq_notify": _only_null(1),
@@ -220,6 +223,7 @@ def _bodies(*, unix: bool, inet: Inet, listen: bool) -> dict[str, _Body]:
             _argument(0),
             (_AND, 0, 0, _SIGNAL_BITS),
             *_if_equal(_GO_ON, [_answer(REFUSE)]),
+            *_if_equal(_END, [_answer(REFUSE)]),
             *_refuse_bits(0, _NEW_NAMESPACE),
         ],
         "unshare": _refuse_bits(0, _NEW_NAMESPACE | _NEW_TIME),
@@ -269,17 +273,17 @@ def _pair(*, unix: bool) -> _Body:
 
 
 def _no_orders() -> _Body:
-    """No signal that lets a stopped program go on; and no lease, for which whoever opens the file has to wait."""
+    """No signal that a stopped program obeys; and no lease, for which whoever opens the file has to wait."""
     return [
         _argument(1),
         *_if_equal(_F_SETLEASE, [_answer(REFUSE)]),
-        *_if_equal(_F_SETSIG, _refused_signal(2)),
+        *_if_equal(_F_SETSIG, _refused_signals(2, (_GO_ON, _END))),
         _answer(ALLOW),
     ]
 
 
-def _refused_signal(argument: int) -> _Body:
-    return [_argument(argument), *_if_equal(_GO_ON, [_answer(REFUSE)]), _answer(ALLOW)]
+def _refused_signals(argument: int, signals: Iterable[int]) -> _Body:
+    return [*_refuse_values(argument, signals), _answer(ALLOW)]
 
 
 def _only_null(argument: int) -> _Body:

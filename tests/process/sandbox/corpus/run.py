@@ -17,13 +17,14 @@ from tests.process.sandbox.corpus.attack import Attack
 from tests.process.sandbox.corpus.files import FILES
 from tests.process.sandbox.corpus.kernel import KERNEL
 from tests.process.sandbox.corpus.metadata import METADATA
+from tests.process.sandbox.corpus.orders import ORDERS
 from tests.process.sandbox.corpus.processes import PROCESSES
 from tests.process.sandbox.corpus.sockets import SOCKETS
 from tests.process.sandbox.corpus.world import PYTHON, World, lay_placeholders, world
 from tests.process.sandbox.walled import Change, walled
 
 # What spoils the world comes after what needs it whole.
-ATTACKS: tuple[Attack, ...] = (*SOCKETS, *PROCESSES, *KERNEL, *FILES, *METADATA)
+ATTACKS: tuple[Attack, ...] = (*SOCKETS, *PROCESSES, *ORDERS, *KERNEL, *FILES, *METADATA)
 
 Words = Mapping[str, str]
 """What each attack printed, by its name."""
