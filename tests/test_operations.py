@@ -123,7 +123,7 @@ def test_an_alias_is_as_careful_as_what_it_becomes() -> None:
 
 OF_THE_TERMINAL = {
     "do": "writes the plan that `create_plan` is asked for",
-    "demo": "a show", "init": "writes a file", "plan": "an agent writes a file", "agent": "an agent, here and now",
+    "demo": "a show", "init": "writes a file", "agent": "an agent, here and now",
     "serve": "the daemon itself", "stop": "the daemon itself", "trust": "a person's consent", "skill": "writes a file",
     "mcp": "a server", "schema": "prints a file", "bench": "measures this machine", "help": "words",
     "completion": "for a shell", "path": "is the `worktree` of `get_job`", "shell": "takes the terminal over",

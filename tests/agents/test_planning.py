@@ -221,7 +221,7 @@ def writes(content: str) -> Callable[[Task], Result]:
 
 async def planned(repo: Repo, agent: Scripted, ear: Ear) -> str:
     seat = Seat(agent, {"PATH": os.environ["PATH"]}, Settings(model="m"))
-    with open_desk(find_repository(repo.path), seat, ear.watch) as desk:
+    async with open_desk(find_repository(repo.path), seat, ear.watch) as desk:
         return (await make_plan("Make one", desk.ask, check)).text
 
 

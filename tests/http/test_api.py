@@ -207,7 +207,7 @@ def test_every_operation_of_the_table_does_what_it_says(
     list(api.stream("/events", since=0, idle=0))
     list(api.stream(f"/plans/{talk}/changes", idle=0))
     elsewhere = {"allowCall", "denyCall", "getSubtask"}  # see test_api_permissions.py, and test_subtask_life.py
-    elsewhere.add("proposePlan")  # which needs a forge: tests/forge
+    elsewhere |= {"proposePlan", "draftPlan"}  # which need a forge, and an agent: tests/forge, and test_drafts.py
     assert api.asked | elsewhere == {one.name for one in ROUTES}
 
 

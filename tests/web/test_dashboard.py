@@ -5,6 +5,7 @@ import re
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from playwright.sync_api import expect
 
@@ -79,6 +80,103 @@ def test_a_plan_is_written_checked_run_and_landed_in_the_page(tab: Tab) -> None:
     tab.press("Undo")
     expect(tab.page.locator(".head .badge")).to_have_text("undone")
     assert tab.desk.status("Written here")["plan"]["undone"] is True
+
+
+GOAL = "Greet <b>people</b>; '</textarea><script>window.__pwned=1</script>"
+WRONG = "name: Greet\njobs:\n  - id: Hello\n"
+GREETING = """\
+name: Greet people
+target: greet
+verify: test -f shout.txt
+jobs:
+  - id: hello
+    work: echo hello > hello.txt
+  - id: shout
+    needs: [hello]
+    work: tr a-z A-Z < hello.txt > shout.txt
+"""
+
+
+def plans(tab: Tab) -> list[str]:
+    return [one["id"] for one in tab.desk("list", "--json").json]
+
+
+def test_an_agent_writes_a_plan_for_a_goal_and_nothing_runs_before_one_says_so(tab: Tab) -> None:
+    (tab.desk.folder / "answer").write_text(f"```yaml\n{WRONG}```\n")
+    (tab.desk.folder / "better").write_text(f"Now:\n```yaml\n{GREETING}```\n")
+    before = plans(tab)
+    tab.go("/new")
+    editor = tab.page.get_by_label("The plan, as YAML")
+    editor.fill("name: Mine\njobs: []\n")
+    tab.page.get_by_label("What do you want to reach?").fill(GOAL)
+    tab.page.get_by_label("Agent", exact=True).select_option("robin")
+    tab.press("Write a plan")
+
+    expect(editor).to_have_value(GREETING)
+    tab.says(re.compile("Written by robin in .*, corrected 1 time"))
+    tab.says(re.compile("2 jobs; nothing is wrong"))
+    expect(tab.page.locator(".graph .node")).to_have_count(2)
+    tab.picture("goal-written")
+    assert plans(tab) == before and tab.page.evaluate("window.__pwned") is None
+
+    tab.go("/")
+    tab.go("/new")
+    expect(editor).to_have_value(GREETING)
+    tab.press("Put back what was there")
+    expect(editor).to_have_value("name: Mine\njobs: []\n")
+    tab.press("Write a plan")
+    expect(editor).to_have_value(GREETING)
+    editor.fill(GREETING.replace("echo hello", "echo hi there"))
+    tab.says(re.compile("2 jobs; nothing is wrong"))
+    tab.press("Run it")
+    expect(tab.page.locator(".head .badge")).to_have_text("landed")
+    assert tab.desk.repo.files("greet")["shout.txt"] == "HI THERE\n"
+
+
+@pytest.mark.parametrize("leave", ["cancel", "leave", "reload"])
+def test_an_agent_that_writes_a_plan_ends_with_who_wants_it(tab: Tab, leave: str) -> None:
+    slow = tab.desk.folder / "slow"
+    slow.unlink(missing_ok=True)
+    tab.go("/new")
+    tab.page.get_by_label("What do you want to reach?").fill("Take your time")
+    tab.page.get_by_label("Agent", exact=True).select_option("robin")
+    tab.press("Write a plan")
+    until(slow.exists)
+    pid = int(slow.read_text())
+    tab.says(re.compile("robin looks at a copy"))
+    expect(tab.page.get_by_role("button", name="Write a plan")).to_be_disabled()
+    tab.picture("goal-writing")
+    assert psutil.pid_exists(pid)
+
+    if leave == "cancel":
+        tab.press("Cancel")
+        expect(tab.page.get_by_role("button", name="Write a plan")).to_be_enabled()
+    elif leave == "leave":
+        tab.go("/")
+    else:
+        tab.page.reload()
+
+    until(lambda: not psutil.pid_exists(pid), seconds=20)
+
+
+def test_a_goal_that_no_agent_can_plan_says_what_to_do(tab: Tab) -> None:
+    (tab.desk.folder / "answer").write_text("I would rather not.")
+    (tab.desk.folder / "better").write_text("No.")
+    tab.go("/new")
+    tab.page.get_by_label("What do you want to reach?").fill("Greet")
+    tab.page.get_by_label("Agent", exact=True).select_option("robin")
+    tab.press("Write a plan")
+    tab.says(re.compile("gave no valid plan in 4 answers"))
+    tab.says(re.compile("ask another agent"))
+
+    listed: dict[str, object] = {"default": None, "agents": [], "definitions": []}
+    tab.page.route("**/api/v1/agents*", lambda route: route.fulfill(json=listed))
+    tab.page.reload()
+    tab.says(re.compile("No agent can be used here"))
+    tab.page.get_by_label("What do you want to reach?").fill("Greet")
+    expect(tab.page.get_by_role("button", name="Write a plan")).to_be_disabled()
+    tab.page.get_by_role("link", name="See the agents").click()
+    expect(tab.page.locator("h1")).to_have_text("System")
 
 
 def test_what_fails_is_shown_with_its_log_and_retried_with_other_work(tab: Tab) -> None:

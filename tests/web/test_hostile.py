@@ -106,6 +106,30 @@ def test_hostile_text_is_shown_and_nothing_else(tab: Tab) -> None:
     unharmed(tab)
 
 
+def test_a_goal_and_the_plan_that_an_agent_writes_for_it_are_text(tab: Tab) -> None:
+    jobs = [
+        {"id": f"j{number}", "name": text[:100], "task": text, "work": "true"} for number, text in enumerate(CORPUS)
+    ]
+    plan = json.dumps({"name": CORPUS[0], "jobs": jobs}, ensure_ascii=False, indent=1)
+    (tab.desk.folder / "answer").write_text("\n".join(CORPUS) + f"\njobs:\n  - id: {CORPUS[4]}\n")
+    (tab.desk.folder / "better").write_text("\n".join(CORPUS) + f"\njobs:\n  - id: {CORPUS[4]}\n")
+    tab.go("/new")
+    editor = tab.page.get_by_label("The plan, as YAML")
+    tab.page.get_by_label("What do you want to reach?").fill("\n".join(CORPUS))
+    tab.page.get_by_label("Agent", exact=True).select_option("robin")
+    tab.press("Write a plan")
+    expect(tab.page.locator("form .banner.t-bad")).to_contain_text("gave no valid plan")
+    unharmed(tab)
+
+    (tab.desk.folder / "answer").write_text(f"```json\n{plan}\n```\n")
+    tab.press("Write a plan")
+
+    expect(editor).to_have_value(f"{plan}\n")
+    expect(tab.page.locator(".graph .node").first).to_be_visible()
+    tab.says("<202E>")
+    unharmed(tab)
+
+
 def test_processes_are_shown_with_what_they_use_and_their_words_as_text(tab: Tab) -> None:
     words = CORPUS[1]
     work = {"executable": "sh", "args": ["-c", "while :; do :; done", words]}

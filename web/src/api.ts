@@ -63,6 +63,7 @@ export async function follow<N extends Name>(
   parameters: Parameters<N>,
   heard: (frames: Frame[]) => void,
   signal: AbortSignal,
+  body?: Body<N>,
 ): Promise<void> {
   // A machine that slept has connections of which nothing is heard any more; the daemon says something every 15 seconds.
   const quiet = new AbortController();
@@ -72,7 +73,7 @@ export async function follow<N extends Name>(
       clearTimeout(alarm);
       alarm = setTimeout(() => quiet.abort(), QUIET);
       if (frames.length > 0) heard(frames);
-    });
+    }, body);
   } catch (error) {
     if (quiet.signal.aborted) throw new Away("The daemon went silent.");
     throw error;
@@ -86,8 +87,9 @@ async function listen<N extends Name>(
   parameters: Parameters<N>,
   signal: AbortSignal,
   heard: (frames: Frame[]) => void,
+  body: Body<N> | undefined,
 ): Promise<void> {
-  const answer = await request("GET", address(name, parameters), "text/event-stream", undefined, signal);
+  const answer = await request(OPERATIONS[name].method, address(name, parameters), "text/event-stream", body, signal);
   const reader = answer.body?.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
   const frames = new Frames();
   while (reader) {

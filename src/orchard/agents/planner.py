@@ -5,10 +5,12 @@ A plan that an agent wrote is a proposal: it is parsed, never run from here.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ParamSpec
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,7 +26,10 @@ from orchard.git.worktree.save import restore
 from orchard.model import limits
 from orchard.model.limits import Limits
 from orchard.model.plan import AgentWork, Plan, Work
+from orchard.process.background import to_its_end
 from orchard.process.launcher import Launcher
+
+P = ParamSpec("P")
 
 REPAIRS = 3
 PROBLEMS = 30
@@ -58,9 +63,9 @@ class NoPlan(OrchardError):
         super().__init__(
             f"The agent gave no valid plan in {len(tries)} answers.\n" + "\n".join(rows),
             hint=(
-                "Say the goal in other words, name another agent with --agent, or write the plan with '",
+                "Say the goal in other words, ask another agent, or write the plan yourself ('",
                 Next("init_plan"),
-                "'.",
+                "').",
             ),
         )
         self.tries = tuple(tries)
@@ -72,7 +77,7 @@ async def make_plan(goal: str, ask: Ask, check: Check) -> Planned:
     tries: list[tuple[str, ...]] = []
     for _ in range(1 + REPAIRS):
         answer = await ask(prompt)
-        found = _checked(answer, check)
+        found = await asyncio.to_thread(_checked, answer, check)  # a long plan takes seconds to read
         if isinstance(found, Planned):
             return replace(found, repaired=tuple(tries))
         tries.append(found)
@@ -236,7 +241,7 @@ class Desk(Struct):
             raise OrchardError(
                 f"Agent '{self.seat.agent.name}' gave no plan ({result.reason}): {why}",
                 hint=result.hint
-                or ("Run '", Next("list_agents"), "' to see whether it can be used, or name another with --agent."),
+                or ("Run '", Next("list_agents"), "' to see whether it can be used, or ask another agent."),
             )
         answer = _written(written) or result.text
         self.heard.append(data("Your answer was", answer, ANSWER))
@@ -260,16 +265,28 @@ class Desk(Struct):
         return result
 
 
-@contextmanager
-def open_desk(repo: Repository, seat: Seat, watch: Watch) -> Iterator[Desk]:
+@asynccontextmanager
+async def open_desk(repo: Repository, seat: Seat, watch: Watch) -> AsyncIterator[Desk]:
     """A desk with a copy of what is committed; it is gone afterwards, with all that the agent left there."""
-    with TemporaryDirectory(prefix="orchard-plan-", ignore_cleanup_errors=True) as made:
-        desk = Desk(seat, watch, Path(made).resolve())
-        for name in ("project", "private", "scratch"):
-            (desk.place / name).mkdir(mode=0o700)
-        with suppress(NotFound):  # a branch without commits: there is nothing to look at yet
-            restore(repo, "HEAD", desk.folder)
+    made = TemporaryDirectory(prefix="orchard-plan-", ignore_cleanup_errors=True)
+    try:
+        desk = Desk(seat, watch, Path(made.name).resolve())
+        await _in_thread(_lay, repo, desk)
         yield desk
+    finally:
+        await _in_thread(made.cleanup)
+
+
+def _lay(repo: Repository, desk: Desk) -> None:
+    for name in ("project", "private", "scratch"):
+        (desk.place / name).mkdir(mode=0o700)
+    with suppress(NotFound):  # a branch without commits: there is nothing to look at yet
+        restore(repo, "HEAD", desk.folder)
+
+
+async def _in_thread(step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Copying and removing a large project takes seconds, which the loop has not; each step ends before we do."""
+    await to_its_end(asyncio.get_running_loop().run_in_executor(None, partial(step, *args, **kwargs)))
 
 
 def _written(file: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Work that runs beside its caller and never outlives it: tasks are canceled, threads are waited for."""
+"""Work that runs beside its caller and ends with it, or with who holds it: tasks are canceled, threads waited for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -20,6 +20,14 @@ async def to_its_end(future: asyncio.Future[T]) -> T:
         future.exception()
         raise canceled
     return future.result()
+
+
+def begin(work: Coroutine[Any, Any, T], among: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
+    """Begin work that outlives the call which begins it. Who holds `among` can end it; the end of the loop does too."""
+    task = asyncio.ensure_future(work)
+    among.add(task)
+    task.add_done_callback(among.discard)
+    return task
 
 
 @asynccontextmanager

@@ -1,15 +1,16 @@
-// A new plan: written as YAML and checked while it is written, begun from a template, or just a task for an agent.
-import { Suspense, lazy, useEffect, useMemo, useState } from "react";
+// A new plan: written by an agent for a goal, or by hand as YAML; checked while it is written, and drawn.
+import { Suspense, lazy, useEffect, useMemo, useRef, useState } from "react";
 import { sentence } from "../actions";
 import { Refused, send } from "../api";
 import { draw } from "../graph";
 import type { Made } from "../generated/api";
 import { count, visible } from "../format";
-import { Banner, Command, Loading } from "../parts/bits";
+import { Banner, Loading } from "../parts/bits";
 import { note } from "../parts/overlay";
 import { located, readPlan, type Trouble } from "../planText";
 import { href } from "../route";
 import { useStore } from "../state";
+import { Goal, author, type Written } from "./Goal";
 
 const Preview = lazy(() => import("./Preview"));
 const PAUSE = 350;
@@ -64,19 +65,27 @@ jobs:
   },
 ];
 
+const EMPTY = { text: TEMPLATES[1]?.text ?? "", goal: "", written: null as Written | null, before: "" };
+/** What was written here and not run yet: who looks at another page finds it again. */
+let kept = EMPTY;
+
 export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
   const repos = useStore((state) => state.repos);
   const [chosen, setChosen] = useState(given ?? "");
   const repo = repos.find((one) => one.id === chosen)?.id ?? repos[0]?.id ?? "";
-  const [text, setText] = useState(TEMPLATES[1]?.text ?? "");
-  const [goal, setGoal] = useState("");
+  const [{ text, goal, written, before }, setDraft] = useState(kept);
   const [busy, setBusy] = useState(false);
+  const editor = useRef<HTMLTextAreaElement>(null);
+  const change = (some: Partial<typeof EMPTY>) => setDraft((now) => (kept = { ...now, ...some }));
+  const setText = (next: string) => change({ text: next });
   const read = useMemo(() => readPlan(text), [text]);
   const checked = useChecked(repo, text, read);
+  const hidden = useMemo(() => unseen(text), [text]);
   const submit = async (body: unknown) => {
     setBusy(true);
     try {
       const made = (await send("submitPlan", { repo }, body)) as Made;
+      kept = EMPTY;
       location.hash = href({ page: "plan", repo, plan: made.plan, tab: "graph" });
     } catch (error) {
       note(sentence(error), "bad");
@@ -90,7 +99,7 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
       <div className="head">
         <div className="grow stack tight">
           <h1>New plan</h1>
-          <p className="soft">Give one task to an agent, or write a plan of many jobs.</p>
+          <p className="soft">Say what you want, and an agent writes the plan; or write it yourself.</p>
         </div>
         {repos.length > 1 && (
           <select className="input" aria-label="Repository" value={repo} onChange={(event) => setChosen(event.target.value)}>
@@ -102,22 +111,30 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
           </select>
         )}
       </div>
-      <form
-        className="card pad row wrap"
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (goal.trim()) void submit({ name: goal.trim().split("\n")[0]?.slice(0, 80), jobs: [{ id: "task", task: goal.trim().slice(0, 200), work: { instructions: goal.trim() } }] });
-        }}
-      >
-        <input className="input grow" placeholder="A task for an agent: Fix the flaky test in tests/api" aria-label="A task for an agent" value={goal} onChange={(event) => setGoal(event.target.value)} />
-        <button className="button main" type="submit" disabled={busy || !goal.trim()}>
-          Start the agent
-        </button>
-      </form>
-      {goal.trim() && (
-        <p className="soft small row wrap">
-          Is it more than one job? An agent writes a plan for it, in a terminal: <Command>{planning(goal)}</Command>
-        </p>
+      {repo && (
+        <Goal
+          repo={repo}
+          goal={goal}
+          setGoal={(next) => change({ goal: next })}
+          busy={busy}
+          written={(plan) => {
+            setDraft((now) => (kept = { ...now, text: plan.text, written: plan, before: now.text }));
+            editor.current?.focus();
+          }}
+          start={(words, agent) => void submit(oneTask(words, agent))}
+        />
+      )}
+      {written && (
+        <Banner
+          tone="ok"
+          actions={
+            <button className="button tiny" onClick={() => change({ text: before, written: null })}>
+              Put back what was there
+            </button>
+          }
+        >
+          {author(written)} Read what it would run; nothing has started.
+        </Banner>
       )}
       <div className="row wrap">
         <span className="soft small">Begin with:</span>
@@ -131,13 +148,18 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
       </div>
       <div className="editor">
         <div className="stack">
-          <textarea className="input" spellCheck={false} aria-label="The plan, as YAML" value={text} onChange={(event) => setText(event.target.value)} />
+          <textarea ref={editor} className="input" spellCheck={false} aria-label="The plan, as YAML" value={text} onChange={(event) => setText(event.target.value)} />
           <div className="row wrap">
             <button className="button main" disabled={busy || checked.troubles.length > 0 || checked.says === null} onClick={() => void submit(read.value)}>
               Run it
             </button>
             <span className="soft small grow">{checked.says ?? "Checking …"}</span>
           </div>
+          {hidden.map((one) => (
+            <Banner key={one.line} tone="wait">
+              <b>Line {one.line}</b> holds characters that cannot be seen: {one.shown}
+            </Banner>
+          ))}
           {checked.troubles.map((one, place) => (
             <Banner key={place} tone="bad">
               {one.line !== null && <b>Line {one.line}: </b>}
@@ -178,12 +200,20 @@ function useChecked(repo: string, text: string, read: ReturnType<typeof readPlan
   return found.text === text ? found : { troubles: [], says: null };
 }
 
-/** The command that has an agent write a plan for a goal. */
-export function planning(goal: string): string {
-  return `orchard plan '${goal.trim().replaceAll("'", "'\\''")}'`;
+/** A plan of one job, which an agent does. */
+export function oneTask(goal: string, agent: string): unknown {
+  const work = { instructions: goal, ...(agent ? { agent } : {}) };
+  return { name: goal.split("\n")[0]?.slice(0, 80), jobs: [{ id: "task", task: goal.slice(0, 200), work }] };
 }
 
-interface Written {
+/** The lines of a plan that hold more than one can see, made visible; an editor shows nothing of it. */
+export function unseen(text: string): { line: number; shown: string }[] {
+  const lines = text.replaceAll("\r\n", "\n").split("\n");
+  const found = lines.flatMap((one, place) => (visible(one) === one ? [] : [{ line: place + 1, shown: visible(one).trim().slice(0, 200) }]));
+  return found.slice(0, 5);
+}
+
+interface Part {
   id?: unknown;
   needs?: unknown;
   jobs?: unknown;
@@ -194,18 +224,18 @@ interface Written {
 /** The graph of what is written so far, as far as it can be read. */
 export function previewed(value: unknown): ReturnType<typeof draw> {
   const found: { id: string; needs: string[]; group: string | null }[] = [];
-  const walk = (part: Written, group: string | null) => {
-    for (const job of Array.isArray(part.jobs) ? (part.jobs as Written[]) : [])
+  const walk = (part: Part, group: string | null) => {
+    for (const job of Array.isArray(part.jobs) ? (part.jobs as Part[]) : [])
       if (job && typeof job.id === "string") {
         const needs = Array.isArray(job.needs) ? job.needs.map(String) : typeof job.needs === "string" ? [job.needs] : [];
         const own = typeof (job as { group?: unknown }).group === "string" ? (job as { group: string }).group : null;
         const path = [group, own].filter(Boolean).join("/") || null;
         found.push({ id: path ? `${path}/${job.id}` : job.id, needs, group: path });
       }
-    for (const inner of Array.isArray(part.groups) ? (part.groups as Written[]) : [])
+    for (const inner of Array.isArray(part.groups) ? (part.groups as Part[]) : [])
       if (inner && typeof inner.name === "string") walk(inner, group ? `${group}/${inner.name}` : inner.name);
   };
-  if (value && typeof value === "object") walk(value as Written, null);
+  if (value && typeof value === "object") walk(value as Part, null);
   const known = new Map(found.map((job) => [job.id, job.id]));
   for (const job of found) if (!known.has(job.id.split("/").at(-1) ?? "")) known.set(job.id.split("/").at(-1) ?? "", job.id);
   const whole = found.map((job) => ({ ...job, needs: job.needs.flatMap((need) => known.get(job.group ? `${job.group}/${need}` : need) ?? known.get(need) ?? []) }));

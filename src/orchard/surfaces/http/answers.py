@@ -1,6 +1,7 @@
 """Answers that are more than the JSON of an operation: with headers, in other media, or as streams."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -8,6 +9,7 @@ from starlette.responses import Response
 
 from orchard.core.views.documents import PlanChanges
 from orchard.model.events.plans import Json
+from orchard.operations.commands.goals import Drafting, DraftPlan
 from orchard.operations.queries.jobs import GetJobLogs, get_job_logs, wanted_logs
 from orchard.operations.queries.system import Repositories, Repository
 from orchard.planfile.parse import parse_plan_update
@@ -54,6 +56,18 @@ async def clone_plan(asked: Asked) -> Json:
     key = asked.request.headers.get("idempotency-key")
     scaffolding = asked.query.scaffolding
     return await asked.served.ask("create_plan", plan=plan, scaffolding=scaffolding, idempotency_key=key)
+
+
+async def draft_plan(asked: Asked) -> Response:
+    """What cannot be asked for is refused at once, before a stream begins."""
+    asked.kept.drafts.check()
+    given = {name: getattr(asked.body, name) for name in type(asked.body).model_fields}
+    args = DraftPlan(**given, follow=asked.query.follow)
+    drafting = await asked.aside(partial(Drafting, asked.served.app, args))
+    asked.kept.drafts.check()  # others may have come meanwhile
+    if args.follow:
+        return asked.streams.stream(asked.kept.drafts.frames(drafting))
+    return await asked.kept.drafts.answer(drafting, asked.request)
 
 
 async def list_repos(asked: Asked) -> Response:
@@ -107,6 +121,7 @@ RENDERED: Mapping[str, Mapping[str, Any]] = {
     "get_job_diff": {"media": (TEXT,)},
     "get_job_logs": {"run": get_job_log, "media": (JSON, EVENTS), "headers": _LAST_PAGE},
     "clone_plan": {"run": clone_plan},
+    "draft_plan": {"run": draft_plan, "media": (JSON, EVENTS)},
     "list_repos": {"run": list_repos, "query": Nothing},
 }
 """Operations of the API that are not as their declaration makes them, and what is different."""

@@ -20,6 +20,7 @@ from orchard.model.plan import JobId, PlanId
 from orchard.operations.query import LARGEST_SEQ
 from orchard.planfile.fields import Fields
 from orchard.surfaces.http.daemon.repos import Repos
+from orchard.surfaces.http.drafts import Drafts
 from orchard.surfaces.http.events import Documents, Feed
 from orchard.surfaces.http.problems import Refused, json_bytes
 from orchard.surfaces.http.streams import Streams
@@ -64,6 +65,7 @@ class Kept:
     def __init__(self, served: Served) -> None:
         self.feed = Feed(served)
         self.documents = Documents()
+        self.drafts = Drafts()
 
 
 class Asked(Struct, frozen=True):
@@ -161,7 +163,7 @@ class Operation(Struct, frozen=True):
         """Under which heading the document has it."""
         if "jobs" in self.parts[:-1]:
             return "jobs"
-        return self.parts[0] if self.parts[0] in ("plans", "events") else "system"
+        return {"plans": "plans", "drafts": "plans", "events": "events"}.get(self.parts[0], "system")
 
     @property
     def writes(self) -> bool:

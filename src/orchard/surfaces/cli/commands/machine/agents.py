@@ -37,9 +37,10 @@ from orchard.model.agent_rows import ACP, BUILTIN, BuiltinRow
 from orchard.model.events.plans import Json
 from orchard.model.permissions import ALL, ASK, MODES, Tools, made, narrowed, wrong
 from orchard.model.usage import Usage, total
+from orchard.operations.commands.goals import not_remembered
 from orchard.operations.queries.definitions import definition_item, definition_items, described_here
 from orchard.store.redact import Redactor, redact_text
-from orchard.surfaces.cli.commands.plans.run import Screen, not_remembered, read_words
+from orchard.surfaces.cli.commands.plans.run import Screen, read_words
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.interruption import until_stopped
 from orchard.surfaces.cli.options import (

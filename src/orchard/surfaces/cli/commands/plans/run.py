@@ -1,6 +1,5 @@
 """`orchard run`, and `orchard plan`: an agent proposes a plan, which runs only when the user says so."""
 
-import asyncio
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from orchard.agents.protocol import Called, Noted, Telling, Used
@@ -20,8 +18,8 @@ from orchard.model.events.plans import Json
 from orchard.model.plan import VALIDATION, JobId, Plan, PlanId, part_of
 from orchard.model.sandbox import stricter
 from orchard.model.usage import Usage
+from orchard.operations.commands.goals import LONGEST, SECONDS, Draft, Drafting, DraftPlan
 from orchard.operations.commands.plans import create_plan
-from orchard.process.families.identity import Identity
 from orchard.store.redact import redact_text
 from orchard.surfaces.cli.editor_schemas import refresh_schemas
 from orchard.surfaces.cli.followed import act_and_follow
@@ -182,6 +180,13 @@ orchard help planning                         # what agents are told about good 
 )
 @click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by the name the agent knows it by.")
 @click.option(
+    "--timeout",
+    type=click.FloatRange(1, LONGEST),
+    metavar="SECONDS",
+    default=SECONDS,
+    help="Stop the agent after this long (default: 1800).",
+)
+@click.option(
     "--file",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Save the plan here (default: a file named after the goal).",
@@ -189,7 +194,14 @@ orchard help planning                         # what agents are told about good 
 @click.option("--run", is_flag=True, help="Run the plan afterwards, once you have agreed to it.")
 @yes_option
 def plan(
-    terminal: Terminal, goal: str, agent: str | None, model: str | None, file: Path | None, run: bool, yes: bool
+    terminal: Terminal,
+    goal: str,
+    agent: str | None,
+    model: str | None,
+    timeout: float,
+    file: Path | None,
+    run: bool,
+    yes: bool,
 ) -> int:
     """The agent looks at a copy of what is committed and changes nothing. Its plan is checked, and it is told what is
     wrong with it at most three times. Nothing runs until you say so: without a
@@ -200,51 +212,45 @@ def plan(
     wanted = read_words(goal, "goal", 'orchard plan "Export reports as CSV"')
     app = app_for_work(terminal)
     place = place_for(terminal, file, wanted, yes=yes)
-    made = ask_agent(terminal, app, wanted, agent, model)
+    made = ask_agent(terminal, app, DraftPlan(goal=wanted, agent=agent, model=model, timeout=timeout))
     save(place, made.text, replace=file is not None)
-    document = made.document(place)
+    document = plan_document(made, place)
     if terminal.json:
         (terminal.row if run else terminal.data)({"type": "plan", **document})
     from orchard.surfaces.cli.render.proposal import proposal_lines  # a plan that is there already needs none
 
     terminal.show(*proposal_lines(made.plan))
-    terminal.say(*made.talk(), [("Saved as ", ""), (safe(place), "strong")])
+    terminal.say(plan_author(made), [("Saved as ", ""), (safe(place), "strong")])
     if run and (yes or terminal.agreed(f"Run these {text.many(len(made.plan.jobs) - 1, 'job')} now?")):
         return act_and_follow(terminal, app, submit(terminal, app, made.plan, str(place)))
     terminal.say(text.next_command(f"orchard run {shlex.quote(str(place))}"))
     return 0
 
 
-class Made(Struct):
-    plan: Plan
-    text: str
-    agent: str
-    repaired: tuple[tuple[str, ...], ...]
-    used: list[Usage] = field(default_factory=list)
+def plan_document(draft: Draft, place: Path) -> Json:
+    from orchard.core.views.graph import edges, mermaid
+    from orchard.core.views.usage import agents_usage
+    from orchard.model.plan_codec import plan_json
 
-    def document(self, place: Path) -> Json:
-        from orchard.core.views.graph import edges, mermaid
-        from orchard.core.views.usage import agents_usage
-        from orchard.model.plan_codec import plan_json
+    return {
+        "plan": plan_json(draft.plan),
+        "file": str(place),
+        "agent": draft.agent,
+        "problems": [list(one) for one in draft.repaired],
+        "usage": agents_usage(draft.used),
+        "edges": [[need, job] for need, job in edges(draft.plan)],
+        "graph": mermaid(draft.plan),
+    }
 
-        return {
-            "plan": plan_json(self.plan),
-            "file": str(place),
-            "agent": self.agent,
-            "problems": [list(one) for one in self.repaired],
-            "usage": agents_usage(self.used),
-            "edges": [[need, job] for need, job in edges(self.plan)],
-            "graph": mermaid(self.plan),
-        }
 
-    def talk(self) -> list[Line]:
-        from orchard.model.usage import total
-        from orchard.surfaces.cli.render.usage import brief
+def plan_author(draft: Draft) -> Line:
+    from orchard.model.usage import total
+    from orchard.surfaces.cli.render.usage import brief
 
-        used = f" ({brief(total(self.used))})" if self.used else ""
-        times = len(self.repaired)
-        again = f", corrected {text.many(times, 'time')}" if times else ""
-        return [[(f"Written by {safe(self.agent)}{again}{used}", "dim")]]
+    used = f" ({brief(total(draft.used))})" if draft.used else ""
+    times = len(draft.repaired)
+    again = f", corrected {text.many(times, 'time')}" if times else ""
+    return [(f"Written by {safe(draft.agent)}{again}{used}", "dim")]
 
 
 def read_words(given: str, what: str, example: str) -> str:
@@ -297,41 +303,12 @@ def save(place: Path, content: str, *, replace: bool) -> None:
 # ------------------------------------------------------------------------------------ asking
 
 
-def ask_agent(terminal: Terminal, app: App, goal: str, name: str | None, model: str | None) -> Made:
+def ask_agent(terminal: Terminal, app: App, args: DraftPlan) -> Draft:
     """A valid plan for the goal, by an agent of the user's; it ends with us, however we end. None: the default one."""
-    from orchard.agents.environment import agent_environment
-    from orchard.agents.planner import Seat, check_for_here, make_plan, open_desk
-    from orchard.agents.protocol import Settings, Watch
-    from orchard.agents.registry import Agents
-    from orchard.operations.queries.definitions import described_here
-    from orchard.planfile.parse import parse
-
-    config = app.settings.config
-    agents = Agents(config, os.environ)
-    agent = agents.find(name)
-    seat = Seat(
-        agent,
-        agent_environment(os.environ, (*agent.variables, *config.pass_env)),
-        Settings(model=agents.model_for(agent.name, model, None)),
-        config.limits,
-    )
-    described = described_here(app.repo, agents)
-    names = [*agents.names, *described.used, *(f"{agent}:{one}" for agent in agents.names for one in described.used)]
-    screen = Screen(terminal, app.secrets())
-    terminal.say([(f"Asking {safe(agent.name)} for a plan. It looks at a copy of what is committed.", "")])
-
-    async def ask() -> Made:
-        with open_desk(app.repo, seat, Watch(screen.tell, not_remembered, asyncio.Event())) as desk:
-            planned = await make_plan(
-                goal, desk.ask, lambda content: check_for_here(parse(content, "plan.yaml"), names)
-            )
-        return Made(planned.plan, planned.text, agent.name, planned.repaired, screen.used)
-
-    return until_stopped(ask)
-
-
-async def not_remembered(identity: Identity) -> None:
-    """What is told of each program that an agent starts: here they all end before its turn does."""
+    drafting = Drafting(app, args)
+    screen = Screen(terminal, drafting.secrets)
+    terminal.say([(f"Asking {safe(drafting.agent)} for a plan. It looks at a copy of what is committed.", "")])
+    return until_stopped(lambda: drafting.draft(screen.tell))
 
 
 class Screen:
