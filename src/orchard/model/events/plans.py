@@ -336,10 +336,9 @@ class JobContinued(JobEvent, frozen=True):
 
 
 class JobRetried(JobEvent, frozen=True):
-    """The job is to be tried again, from this phase, with these works instead of its own."""
+    """The job is to be tried again, from this phase (None: where it failed), with these works instead of its own."""
 
     first_phase: Phase | None = None
-    """None: where it failed."""
     fresh: bool = False
     work: Json | None = None
     prechecks: tuple[Json, ...] | None = None
