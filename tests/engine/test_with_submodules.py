@@ -181,3 +181,24 @@ async def test_a_subtask_has_the_parents_submodules_and_what_it_moved_is_for_the
     assert seen["second"]["status"] == "merged" and seen["second"]["files"] == ["child.txt"]
     assert place.named("work") == place.later
     assert place.read("work:child.txt") == "child"
+
+
+@pytest.mark.parametrize(
+    ("work", "more", "hinted"),
+    [
+        ("cat sub/lib.txt", "", True),
+        ("echo lib.txt: No such file >&2; exit 1", "", True),
+        ("echo 2 is not 3; exit 1", "", False),
+        ("cat sub/lib.txt", "submodules: false", False),
+    ],
+)
+async def test_a_job_that_fails_for_want_of_a_submodule_is_told_how_to_have_it(
+    place: Place, work: str, more: str, hinted: bool
+) -> None:
+    status = await place.orchard.run(plan(f"{{id: a, heal: false, work: '{work}'}}", more=more))
+
+    hint = job(status, "a")["hint"] or ""
+    told = (
+        "Submodule 'sub' is an empty folder in the job's worktree. 'submodules: true' in the plan has git check it out."
+    )
+    assert job(status, "a")["status"] == "failed" and (told in hint) is hinted, hint

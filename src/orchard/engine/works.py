@@ -1,21 +1,25 @@
 """Running works of the plan in a worktree, one after the other: programs, and agents; and setting a new worktree up."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from orchard.engine.context import Context
 from orchard.engine.machine.advice import Failure
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
-from orchard.engine.plans.setup import UPDATE_SUBMODULES, setup_works
+from orchard.engine.plans.setup import UPDATE_SUBMODULES, empty_submodules, setup_works
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import Filled
 from orchard.errors import parts_of
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Work
+from orchard.patterns import later
 from orchard.store.logs import tail
+from orchard.text import escaped
 
+_NOT_THERE = later("no such file|not found|cannot find|could not find|no module|does not exist|missing", re.IGNORECASE)
 _NO_SUBMODULES = (
     "Git has to reach the remotes that '.gitmodules' names, without being asked for a password. See whether 'git "
     "submodule update --init --recursive' works in a new clone, then retry the job."
@@ -95,4 +99,18 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     code = -ended.signal if ended.signal is not None else ended.exit_code
     where = (context.number, context.phase, context.subtask)
     hint = context.workspace.enclosure.kept_from(Failure(said, told_of, code), *where)
+    hint = hint or await world.in_thread(_lacks_submodules, context, said, told_of)
     return failed if hint is None else replace(failed, hint=(*parts_of(failed.hint), hint))
+
+
+def _lacks_submodules(context: Context, said: str, told_of: Sequence[str]) -> str | None:
+    """What to do where the failure may come from a submodule that is an empty folder: a program was told of it or names
+    it, or something is not there."""
+    names = empty_submodules(context.plan, context.world, context.base, context.place.folder)
+    named = [name for name in names if any(name in text for text in (said, *told_of))]
+    if not names or not (named or _NOT_THERE.search(said)):
+        return None
+    many = len(named or names) > 1
+    listed = ", ".join(f"'{escaped(name)}'" for name in (named or names)[:3])
+    are = f"Submodules {listed} are empty folders" if many else f"Submodule {listed} is an empty folder"
+    return f"{are} in the job's worktree. 'submodules: true' in the plan has git check {'them' if many else 'it'} out."

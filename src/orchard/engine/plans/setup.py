@@ -1,6 +1,7 @@
 """What sets a new worktree up for a job: works of the job, of the plan or of the configuration, and submodules."""
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from orchard.core.run import Run
 from orchard.engine.programs import PORT
 from orchard.engine.world import World
 from orchard.git.dependencies.copies import copied_files
+from orchard.git.folders import entries
 from orchard.git.worktree.setup import included_files
 from orchard.model.plan import AgentWork, Job, OnFailure, Plan, ProcessWork, Work
 from orchard.model.plan_codec import work_json
@@ -68,6 +70,15 @@ def _lasting(env: Mapping[str, str]) -> dict[str, str]:
 
 def wants_submodules(plan: Plan, world: World) -> bool:
     return plan.submodules if plan.submodules is not None else world.config.worktree.submodules
+
+
+def empty_submodules(plan: Plan, world: World, commit: str, folder: Path) -> list[str]:
+    """Submodules of a commit that are empty folders in a worktree, because neither plan nor settings say anything."""
+    if plan.submodules is not None or wants_submodules(plan, world) or not commit or not _has_submodules(world, commit):
+        return []
+    rows = world.repo.git("ls-tree", "-r", "-z", commit).stdout.split(b"\0")
+    names = [os.fsdecode(row.partition(b"\t")[2]) for row in rows if row.startswith(b"160000 ")]
+    return [name for name in names if not entries(folder / name)]
 
 
 def _has_submodules(world: World, commit: str) -> bool:
