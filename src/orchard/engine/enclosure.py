@@ -6,6 +6,7 @@ wall wrote (an engine before this one may have had another setting) is brought i
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -59,7 +60,7 @@ class Enclosure:
         self.wall: Wall | None = None
         self._worktree: Worktree | None = None
 
-    @property
+    @cached_property
     def folders(self) -> Folders:
         """What programs have for themselves; the next attempt goes on with them, as it does with the worktree."""
         return folders_of_workspace(self._engine.world.repo, f"{self._run.id} {self._whose}")

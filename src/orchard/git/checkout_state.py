@@ -45,7 +45,7 @@ def may_be_alias(common_dir: Path, branch: str) -> bool:
 
 
 def operation_in(git_dir: Path) -> str | None:
-    found = next((note for note in _OPERATIONS if os.path.lexists(git_dir / note)), None)
+    found = next((note for note in _OPERATIONS if os.path.lexists(f"{git_dir}/{note}")), None)
     if found == "rebase-apply" and os.path.lexists(git_dir / found / "applying"):
         return "am"
     return None if found is None else _OPERATIONS[found]

@@ -15,6 +15,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -73,7 +74,7 @@ class Checkout(Struct, frozen=True):
     """What is under way here: rebase, merge, cherry-pick, revert, bisect."""
 
 
-class Repository(Struct, frozen=True, eq=False):
+class Repository(Struct, frozen=True, eq=False, dict=True):
     """A repository that exists. What can change while we run is asked for, not kept."""
 
     common_dir: Path
@@ -94,6 +95,7 @@ class Repository(Struct, frozen=True, eq=False):
     """Whether the file system takes `A` and `a` for one name, as git found when the repository was made."""
     _legal_names: set[str] = field(default_factory=set)
     """Names that git allows for a branch: its rules are the one thing here that cannot change."""
+    _notes: dict[str, Path] = field(default_factory=dict)
     _free_roots: dict[Path, tuple[int, ...]] = field(default_factory=dict)
     """Folders below which no file was tracked, and the stamp of the index that said so."""
 
@@ -106,9 +108,15 @@ class Repository(Struct, frozen=True, eq=False):
         """The folder that stands for the repository: its main checkout, or where there is none its git folder."""
         return self.main_top or self.top or self.common_dir
 
-    @property
+    @cached_property
     def state(self) -> Path:
         return self.common_dir / "orchard"
+
+    def notes_on(self, name: str) -> Path:
+        """Git's own folder about a worktree; asked for many times a job, so each path is made once."""
+        if (known := self._notes.get(name)) is None:
+            known = self._notes[name] = self.common_dir / "worktrees" / name
+        return known
 
     @property
     def git(self) -> Git:
@@ -142,7 +150,7 @@ class Repository(Struct, frozen=True, eq=False):
         the repository was opened keep their values; one that turned up since then may be a job's
         doing: it fails instead of running, and only for files that ask for it.
         """
-        git_dir = self.common_dir / "worktrees" / name
+        git_dir = self.notes_on(name)
         git = Git(self.common_dir, git_dir, cwd=path, work_tree=path, config=dict(self.filters_at_home))
         if stamp_of(self.common_dir / "config", git_dir / "config.worktree") == self.config_stamp:
             return git
@@ -310,7 +318,7 @@ class Repository(Struct, frozen=True, eq=False):
         rows = {key: value for key, _, value in (row.partition(b" ") for row in record.strip(b"\0").split(b"\0"))}
         listed = rows[b"worktree"]
         path = self.main_top or self.common_dir if main else Path(os.fsdecode(listed))
-        git_dir = self.common_dir if main else git_dirs.get(listed, self.common_dir / "worktrees" / path.name)
+        git_dir = self.common_dir if main else git_dirs.get(listed, self.notes_on(path.name))
         branch = os.fsdecode(rows[b"branch"]).removeprefix("refs/heads/") if b"branch" in rows else None
         head, bare = rows.get(b"HEAD", b"").decode(), b"bare" in rows
         if bare and main and self.main_top is not None:

@@ -321,7 +321,7 @@ class Pool:
                     room -= kept.size
 
     def _is_worth_keeping(self, saved: Saved) -> bool:
-        git_dir, name = self.world.repo.common_dir / "worktrees" / saved.worktree.name, saved.worktree.name
+        git_dir, name = self.world.repo.notes_on(saved.worktree.name), saved.worktree.name
         ready = self._ready_for.get(name)
         files = indexed(git_dir / "index") + (len(ready.files) if ready is not None else 0)
         return files >= WORTH and saved.submodules is None and not is_sparse(self.world.repo, name)

@@ -66,42 +66,42 @@ def _patterns() -> tuple[str, ...]:
     return tuple(name for name in obeyed_names() if "*" in name)
 
 
-class Folders(Struct, frozen=True):
+class Folders(Struct, frozen=True, dict=True):
     """What an attempt, or a subtask, has for itself beside its worktree."""
 
     top: Path
 
-    @property
+    @cached_property
     def home(self) -> Path:
         return self.top / "home"
 
-    @property
+    @cached_property
     def temporary(self) -> Path:
         """What programs find at `/tmp` behind a wall with mounts. It keeps its long path: nobody names it."""
         return self.top / "tmp"
 
-    @property
+    @cached_property
     def short(self) -> Path:
         """What `TMPDIR` is behind a wall without mounts: a link, for the path of a socket may have 107 letters."""
         found = tempfile.gettempdir()
         place = found if len(found) <= _SHORT else "/tmp"
         return Path(place, f"{_LINK}{hashlib.sha256(os.fsencode(self.top)).hexdigest()[:12]}")
 
-    @property
+    @cached_property
     def objects(self) -> Path:
         return self.top / "objects"
 
-    @property
+    @cached_property
     def large(self) -> Path:
         """What its git LFS wrote."""
         return self.top / "large"
 
-    @property
+    @cached_property
     def shared(self) -> Path:
         """Where programs behind a wall with mounts see the repository's own objects; outside nothing is there."""
         return self.top / "shared"
 
-    @property
+    @cached_property
     def out(self) -> Path:
         """Where programs leave what is for us."""
         return self.top / "out"
@@ -415,7 +415,7 @@ def _same_or_around(one: str, name: str) -> bool:
 
 def _of_worktree(repo: Repository, worktree: Worktree, asked: Asked) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """What programs in a worktree may write to, and what of that has to stay as it is."""
-    notes = repo.common_dir / "worktrees" / worktree.name
+    notes = repo.notes_on(worktree.name)
     kept = [notes / name for name in ("commondir", "gitdir", PLACEHOLDER)]
     return (worktree.path, notes), (*kept, *_protected(worktree.path, asked.unprotected))
 

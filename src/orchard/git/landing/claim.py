@@ -220,7 +220,7 @@ class Astray(OrchardError):
 def git_dir_of(repo: Repository, claim: Path) -> Path:
     if claim.name == "main":
         return repo.common_dir
-    return repo.common_dir / "worktrees" / claim.name.removeprefix(_LINKED)
+    return repo.notes_on(claim.name.removeprefix(_LINKED))
 
 
 def found_again(repo: Repository, claim: Path, intent: Intent) -> Intent:

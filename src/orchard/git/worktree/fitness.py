@@ -84,7 +84,7 @@ def stays_ignored(objects: Objects, ready: Ready, commit: str) -> bool:
 
 def index_stamp(admin: Path) -> tuple[int, ...]:
     """What differs as soon as a program writes to an index: only the kernel sets the time of a change."""
-    found = lstat(admin / "index")
+    found = lstat(f"{admin}/index")
     return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

@@ -52,7 +52,7 @@ class Notes(Struct, frozen=True):
 
 
 def remember(repo: Repository, worktree: Worktree) -> Notes:
-    folder = repo.common_dir / "worktrees" / worktree.name
+    folder = repo.notes_on(worktree.name)
     small = {}
     for name in _SMALL:
         with suppress(OSError):

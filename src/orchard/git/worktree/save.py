@@ -265,7 +265,7 @@ def _save(repo: Repository, worktree: Worktree, index: Path, request: _Request) 
 
 def _proof(repo: Repository, worktree: Worktree, found: Left) -> Saved:
     """For a worktree that holds this, all of it saved elsewhere."""
-    notes, contents = repo.common_dir / "worktrees" / worktree.name, found.contents
+    notes, contents = repo.notes_on(worktree.name), found.contents
     return Saved(
         worktree=worktree,
         commit=None,
@@ -288,7 +288,7 @@ def _in_result(
     try:
         if not live.is_plain(made_from) or not live.is_plain(result):
             return None
-        notes = live.repo.common_dir / "worktrees" / worktree.name
+        notes = live.repo.notes_on(worktree.name)
         if os.path.lexists(modules_of(live.repo, worktree)):
             return None
         found = left or _look_again(live.repo, worktree, notes)
@@ -347,7 +347,7 @@ def _hold_remains(
 
 def _notes(repo: Repository, worktree: Worktree) -> Path | None:
     """Where git keeps what it notes about a worktree of ours; None where it keeps nothing."""
-    notes = repo.common_dir / "worktrees" / worktree.name
+    notes = repo.notes_on(worktree.name)
     return notes if WORKTREE_NAME.fullmatch(worktree.name) and notes.is_dir() and not notes.is_symlink() else None
 
 
@@ -375,7 +375,7 @@ def _folder_git(repo: Repository, folder: Path, index: Path) -> Git:
 
 def _head(repo: Repository, worktree: Worktree) -> str | None:
     """The worktree's HEAD, if git's notes on it are still readable."""
-    git = replace(repo.git, git_dir=repo.common_dir / "worktrees" / worktree.name)
+    git = replace(repo.git, git_dir=repo.notes_on(worktree.name))
     return git("rev-parse", "-q", "--verify", "HEAD^{commit}", ok=(0, 1, 128)).text or None
 
 

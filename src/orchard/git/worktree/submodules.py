@@ -78,7 +78,7 @@ def named_by(git: Git, commit: str, name: bytes) -> str | None:
 
 def modules_of(repo: Repository, worktree: Worktree) -> Path:
     """Where git keeps the repositories of a worktree's submodules."""
-    return repo.common_dir / "worktrees" / worktree.name / "modules"
+    return repo.notes_on(worktree.name) / "modules"
 
 
 def fingerprints(filters: Filters, top: Path, home: Path, names: Iterable[bytes]) -> Iterator[bytes]:

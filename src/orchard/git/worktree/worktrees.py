@@ -468,7 +468,7 @@ class Worktrees(Struct):
     def _admin(self, worktree: Worktree) -> Path:
         if not WORKTREE_NAME.fullmatch(worktree.name):
             raise ValueError(f"{worktree.name!r} is not the name of a worktree of ours")
-        return self.repo.common_dir / "worktrees" / worktree.name
+        return self.repo.notes_on(worktree.name)
 
 
 def _pointer(admin: Path) -> Path | None:
