@@ -51,7 +51,7 @@ def apply(run: Run, recorded: events.Recorded) -> None:
     if works:
         run.alive_at = recorded.at
     APPLY[type(event)](run, event, recorded.at if since is None else since)
-    if isinstance(event, events.JobEvent | events.JobFact) and event.job in run.records:
+    if isinstance(event, OF_JOB) and event.job in run.records:
         run.mark(event.job)
     if isinstance(event, ENDING):
         run.note_end(recorded.at)
@@ -59,6 +59,7 @@ def apply(run: Run, recorded: events.Recorded) -> None:
         run.go_on(recorded.at)
 
 
+OF_JOB = (events.JobEvent, events.JobFact)
 ENDING = (
     events.JobEvent,
     events.PlanSubmitted,
@@ -81,18 +82,22 @@ TIDYING = (
 """What a new engine records before it says what became of a job; none of it shows that the job was worked on."""
 
 
+FOUND = (events.JobCanceled, events.JobHeld, events.JobContinued, events.JobFailed)
+"""What a new engine may find to have happened before it."""
+
+
 def found_since(event: events.Event, alive_at: float) -> float | None:
     """When this happened, if an engine found it to have happened while there was none, perhaps hours before.
 
     `alive_at`: of when the plan's last trace is, for journals that do not say how long its engine lived after that.
     """
+    if not isinstance(event, FOUND):
+        return None
     if isinstance(event, events.JobCanceled | events.JobHeld) and not event.found:
         return None
     if isinstance(event, events.JobFailed) and event.reason != "interrupted":
         return None
-    if isinstance(event, events.JobCanceled | events.JobHeld | events.JobContinued | events.JobFailed):
-        return event.since or alive_at
-    return None
+    return event.since or alive_at
 
 
 def foresee(run: Run, happening: Sequence[events.Event]) -> None:

@@ -6,7 +6,6 @@ job's: it may be the user's own shell or editor. So none is ended; the folder is
 
 import contextlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,19 +29,23 @@ def occupants(folder: Path, since: Moment = EVER) -> list[Occupant]:
     if not LINUX:
         return []
     place, is_young = os.path.realpath(folder), began_since(since)
-    found = []
+    found, me = [], os.getpid()
     for pid in all_pids():
-        if pid != os.getpid() and (how := _how(pid, place, is_young)):
+        try:
+            stands = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 (hot)
+        except OSError:
+            continue  # gone, or not ours to look at
+        if stands.startswith(place) and _is_in(stands, place):
+            how: str | None = "stands in it"
+        else:
+            how = _has(pid, place) if is_young(pid) else None
+        if how is not None and pid != me:
             found.append(Occupant(pid, how))
     return found
 
 
-def _how(pid: int, place: str, is_young: Callable[[int], bool]) -> str | None:
+def _has(pid: int, place: str) -> str | None:
     try:
-        if _is_in(os.readlink(f"/proc/{pid}/cwd"), place):  # noqa: PTH115 (hot)
-            return "stands in it"
-        if not is_young(pid):
-            return None
         if _is_in(os.readlink(f"/proc/{pid}/root"), place):  # noqa: PTH115 (hot)
             return "has it as its root"
     except OSError:

@@ -113,6 +113,14 @@ def strangers(known: Iterable[int]) -> list[Stat]:
     return [stat for stat in found if stat.parent == me and stat.session != ours and stat.pid not in expected]
 
 
+def has_strangers(known: Iterable[int]) -> bool:
+    """Whether one of those lives, with no look at the children that are helpers in our own session."""
+    ours, pids = os.getsid(0), own_children()
+    if pids is not None and all(_session_of(pid) in (None, ours) for pid in {*pids} - {*known} - _leaders.keys()):
+        return False
+    return any(not stat.dead for stat in strangers(known))
+
+
 def left_alone(leader: Identity | None) -> bool:
     """Whether an ended leader certainly leaves nobody, told by our own children instead of every process.
 

@@ -29,7 +29,7 @@ from orchard.process.families import brakes
 from orchard.process.families.family import look
 from orchard.process.families.identity import Identity, identity_of
 from orchard.process.families.marks import unmarked
-from orchard.process.families.orphans import QUIET_LOOKS, is_subreaper, leaders, strangers
+from orchard.process.families.orphans import QUIET_LOOKS, has_strangers, is_subreaper, leaders, strangers
 from orchard.process.families.table import Stat, all_pids, ancestors, read_stat, thread_states
 
 LONGEST = 5.0
@@ -86,7 +86,7 @@ class Hold:
         """Whether a process of it may be running; if not, looking at every process is spared."""
         if self._foreign is not None or any(map(self.covers, leaders().values())):
             return True
-        return is_subreaper() and any(not stat.dead for stat in strangers(self._known))
+        return is_subreaper() and has_strangers(self._known)
 
     def stop(self, longest: float = LONGEST) -> None:
         """Stop all of them and prove it; NotStill, with all of them going on, where that fails. It is for a thread."""
