@@ -77,6 +77,10 @@ def newest(shell: Shell) -> str:
     return str(shell.desk("list", "--json", cwd=shell.folder).json[-1]["id"])
 
 
+def named_plan(shell: Shell) -> None:
+    shell.names["PLAN"] = newest(shell)
+
+
 def landed_twice(shell: Shell) -> None:
     """A landing that something was added to, and one that was not."""
     shell.run("orchard cancel --yes; orchard retry --yes")
@@ -164,7 +168,12 @@ STAGES: dict[str, Stage] = {
         until={"orchard logs count -f": "counting"},
     ),
     "docs/tutorial.md": Stage(
-        before={0: lambda shell: shell.go(shell.desk.folder), 2: plan_of("docs/tutorial.md"), 7: with_agent},
+        before={
+            0: lambda shell: shell.go(shell.desk.folder),
+            2: plan_of("docs/tutorial.md"),
+            7: with_agent,
+            11: named_plan,
+        },
         codes={"orchard run lines.yaml": 1},
     ),
 }

@@ -75,7 +75,7 @@ def test_a_landing_again_that_was_killed_is_told_and_a_bare_resume_settles_it(de
     desk("run", desk.plan(PLAN.format(land="auto")))
     plan = desk.status()["plan"]["id"]
     desk("undo", "--yes")
-    killed(desk, place, "land")
+    killed(desk, place, "land", plan)
 
     is_told(desk, plan, "A landing")
     done = desk("resume")
@@ -90,15 +90,19 @@ def test_what_was_killed_before_the_branch_moved_is_not_made_again_as_the_page_s
     desk("run", desk.plan(PLAN.format(land="auto")))
     if verb == "land":
         desk("undo", "--yes")
-    killed(desk, "checkout.after-rename", verb)
+    killed(desk, "checkout.after-rename", verb, desk.status()["plan"]["id"])
 
     desk("resume")
 
     assert desk.status()["plan"]["landed"] is (verb == "undo")
     page = " ".join((Path(__file__).parents[2] / "docs/landing.md").read_text().split())
     assert "Whatever is asked of a plan that is over is not made again without you." in page
-    assert "(after an undo: see below)" in page and "Ask for it again with `orchard land` or `orchard undo`." in page
-    assert desk(verb, "--yes").code == 0 and desk.status()["plan"]["landed"] is (verb == "land")
+    assert (
+        "(after an undo: see below)" in page and "Ask for it again with `orchard land PLAN` or `orchard undo`." in page
+    )
+    assert desk(verb, desk.status()["plan"]["id"], "--yes").code == 0 and desk.status()["plan"]["landed"] is (
+        verb == "land"
+    )
     is_whole(desk)
 
 

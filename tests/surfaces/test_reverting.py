@@ -48,7 +48,7 @@ def test_a_landing_under_later_commits_is_taken_back_by_a_commit_on_top(desk: De
     done = desk("undo", plan, "--revert", "--yes")
 
     assert f"orchard undo {plan} --revert" in hinted
-    assert done.code == 0 and done.out.startswith("Branch work is at "), done.talk
+    assert done.code == 0 and f"({plan}): branch work is at " in done.out, done.talk
     assert desk.repo("rev-parse", "work^").strip() == tip
     files = desk.repo.files("work")
     assert set(files) == {"README.md", "lines.txt", "later.txt"}

@@ -304,6 +304,21 @@ def test_without_a_terminal_nothing_is_landed_or_removed_without_a_yes(desk: Des
     assert done.code == 0, done.talk
 
 
+def test_an_undone_plan_lands_again_only_where_it_is_named_and_a_waiting_one_comes_first(desk: Desk) -> None:
+    plan = ran(desk, ONE.format(name="Undone", target="goal"))
+    undone = desk("undo", "--yes")
+
+    alone = desk("land", "--yes")
+    waiting = ran(desk, ASK)
+    landed = desk("land", "--yes")
+    again = desk("land", plan, "--yes")
+
+    assert f"Undid plan 'Undone' ({plan})" in undone.out and f"next: orchard land {plan}" in undone.out
+    assert alone.code == 3 and f"Plan '{plan}' was undone" in alone.err and f"orchard land {plan}" in alone.err
+    assert landed.code == 0 and f"({waiting})" in landed.err and plan not in landed.talk, landed.talk
+    assert again.code == 0 and f"Landing plan 'Undone' ({plan}) on 'goal'." in again.err, again.talk
+
+
 def test_land_asks_on_a_terminal_and_takes_no_for_an_answer(desk: Desk) -> None:
     plan = ran(desk, ASK)
     running, ours = desk.on_a_terminal("land")

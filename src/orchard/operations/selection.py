@@ -61,6 +61,8 @@ class Fit(Struct, frozen=True):
     """Whether it is about plans that are deleted, or about those that are not; None: about both."""
     already: Callable[[PlanSummary], bool] = lambda plan: False
     """Plans for which nothing would change; one of them is meant where the operation applies to no other."""
+    by_name: tuple[Callable[[PlanSummary], bool], str] | None = None
+    """Plans to which it applies only where they are named, and what is said of one of them where none is."""
 
 
 def fitting(plans: Sequence[PlanSummary], operation: str, fit: Fit, last_of: LastOf) -> PlanId:
@@ -68,10 +70,20 @@ def fitting(plans: Sequence[PlanSummary], operation: str, fit: Fit, last_of: Las
     possible = [plan for plan in plans if fit.deleted in (None, plan.deleted)]
     found = [plan for plan in possible if fit.applies(plan)] or [plan for plan in possible if fit.already(plan)]
     if not found:
-        raise NotFound(f"No plan here {fit.what}.", hint=Next("list_plans"))
+        raise _none(possible, operation, fit)
     if len(found) == 1 or (fit.last_first and found[-1] is possible[-1]):
         return PlanId(found[-1].id)
     if fit.newest is not None:
         return last_of(fit.newest, [PlanId(plan.id) for plan in found]) or PlanId(found[-1].id)
     listed = named([plan.id for plan in found])
     raise UsageError(f"This could mean any of {len(found)} plans: {listed}", hint=Next(operation, found[-1].id))
+
+
+def _none(possible: Sequence[PlanSummary], operation: str, fit: Fit) -> NotFound:
+    """That no plan is meant; one that would have to be named is told with the command that names it."""
+    applies, how = fit.by_name or (lambda plan: False, "")
+    named_only = [plan for plan in possible if applies(plan)]
+    if not named_only:
+        return NotFound(f"No plan here {fit.what}.", hint=Next("list_plans"))
+    last = named_only[-1]
+    return NotFound(f"No plan here {fit.what}. Plan '{last.id}' {how}.", hint=Next(operation, last.id))

@@ -198,8 +198,11 @@ def _refuse_proposed(run: Run) -> None:
 
 
 def landable(plan: PlanSummary) -> bool:
-    held = any(hold.kind in ("landing", "rewritten") for hold in plan.waiting)
-    return held or (plan.undone and not plan.reverted) or plan.landing
+    return any(hold.kind in ("landing", "rewritten") for hold in plan.waiting) or plan.landing
+
+
+def _was_undone(plan: PlanSummary) -> bool:
+    return plan.undone and not plan.reverted
 
 
 land_plan = Command(
@@ -214,7 +217,7 @@ land_plan = Command(
     verb=Verb("land", asks=True, follows=True),
     next=("wait_plan", "undo_plan"),
     whole_names=True,
-    fit=Fit(landable, "waits to be landed"),
+    fit=Fit(landable, "waits to be landed", by_name=(_was_undone, "was undone; name it to land it again")),
     refuses=_refuse_landing,
     destructive=True,
     decide=_decide_landing,

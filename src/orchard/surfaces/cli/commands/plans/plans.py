@@ -89,12 +89,12 @@ def _what_became(moving: LandingIntended | UndoIntended, now: Run) -> str:
 @action(land_plan, examples="orchard land\norchard land login-3f2a --yes    # in a script")
 def land(asked: Asked) -> int:
     """It waits because the plan says 'land: ask', or because the checkout of the target had edits in the way. A landing
-    that was undone lands again. Without a terminal, pass --yes; otherwise it exits with 4.
+    that was undone lands again if you name its plan. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     plan = asked.summary
     where = f" on '{safe(plan.target.branch)}'" if plan.target.branch else ""
     asked.confirm(f"Land plan '{safe(plan.name)}' ({plan.id}){where}?")
-    return asked.go_on()
+    return asked.go_on(lambda answer: [f"Landing plan '{safe(plan.name)}' ({plan.id}){where}."])
 
 
 @action(
@@ -110,7 +110,8 @@ def pr(asked: Asked) -> int:
     is moved here. It may be asked for again: there is one pull request, which is updated.
     """
     asked.refuse()
-    return asked.go_on()
+    plan = asked.summary
+    return asked.go_on(lambda answer: [f"Pull request for plan '{safe(plan.name)}' ({plan.id})."])
 
 
 @action(
@@ -135,18 +136,20 @@ def undo(asked: Asked) -> int:
     asked.confirm(question, needless=plan.undone)
     answer = asked.request()
     branch, commit = safe(answer["branch"]), answer["commit"]
+    whose = f"plan '{safe(plan.name)}' ({plan.id})"
     if answer.get("undone_before"):
-        said = f"The landing of plan {plan.id} had been undone before; nothing was changed now."
+        said = f"The landing of {whose} had been undone before; nothing was changed now."
     elif revert:
-        said = f"Branch {branch} is at {commit}, a new commit that takes the landing back."
+        said = f"Undid {whose}: branch {branch} is at {commit}, a new commit that takes the landing back."
     elif commit is None:
-        said = f"Deleted branch {branch}, which the landing had created."
+        said = f"Undid {whose}: deleted branch {branch}, which the landing had created."
     else:
-        said = f"Branch {branch} is back at {commit}"
+        said = f"Undid {whose}: branch {branch} is back at {commit}"
     lines: list[Line] = [[(said, "")]]
     if not answer.get("undone_before") and plan.pushed is not None and plan.pushed.ok:
         still = f"The landing had been pushed: the remote of {branch} still has it until you push again."
         lines.append([(still, "wait")])
+    lines += [] if revert or answer.get("undone_before") else [text.next_command(f"orchard land {plan.id}")]
     return asked.tell(answer, *lines)
 
 
