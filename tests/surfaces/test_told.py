@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchard.surfaces.cli.verbs import OF_OTHERS, VERBS
-from tests.acceptance.program import Desk, desks
+from tests.acceptance.program import Desk, desks, until
 
 
 @pytest.fixture
@@ -62,3 +62,19 @@ def test_a_field_of_another_tool_is_answered_with_ours(desk: Desk) -> None:
     said = desk("validate", desk.plan("name: x\njobs:\n  - {id: a, depends_on: [b]}\n  - {id: b, run: make}\n")).err
 
     assert "'depends_on'; did you mean 'needs'?" in said and "'run'; did you mean 'work'?" in said
+
+
+@pytest.mark.parametrize("verb", ["cancel", "delete"])
+def test_whoever_ends_a_plan_is_told_where_the_work_of_its_jobs_is_saved(desk: Desk, verb: str) -> None:
+    slow = "name: Slow\ntarget: goal\njobs: [{id: a, work: 'echo 1 > half.txt; sleep 60'}]\n"
+    desk("run", "--detach", desk.plan(slow))
+    until(lambda: "half" in desk("diff", "a").out)
+
+    done = desk(*([verb] if verb == "cancel" else [verb, "--yes"]))
+
+    assert done.code == 0 and "What lay in the worktree of job 'a' is saved: orchard recover " in done.out
+    words = done.out.partition("is saved: orchard ")[2].split("\n")[0].split()
+    if words[-1] != "DIR":  # it was saved when the job was stopped, and again before its worktree went
+        words = ["recover", desk(*words).out.split()[0], "DIR"]
+    assert desk(*words[:-1], str(desk.folder / "back")).code == 0
+    assert (desk.folder / "back" / "half.txt").read_text() == "1\n"

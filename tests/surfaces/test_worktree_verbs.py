@@ -106,8 +106,12 @@ def test_worktrees_that_wait_for_the_next_run_are_told_of_and_removed(desk: Desk
     assert desk("prune", "--older-than", "1d", "--yes", "--json").json["worktrees"] == []
     assert path.is_dir()
 
-    assert "Removed 1 warm worktree (3 MiB)." in desk("prune", "--older-than", "30s").err
+    pruned = desk("prune", "--older-than", "30s").err
+    assert "Removed 1 warm worktree (3 MiB)." in pruned
     assert not path.parent.exists()
+    command = pruned.partition("What lay in one of them is saved: orchard ")[2].splitlines()[0].split()
+    assert desk(*command[:-1], str(desk.folder / "back")).code == 0, pruned
+    assert (desk.folder / "back" / "mine.txt").read_text() == "mine"
     assert desk("recover", "--json").json[0]["files"] == 1, "what a person had put there"
     assert "waits for the next run" not in desk("doctor").out
 

@@ -2,6 +2,8 @@
 
 import re
 import time
+from collections.abc import Collection
+from itertools import repeat
 
 from msgspec.structs import replace
 
@@ -37,8 +39,26 @@ def summary_lines(app: App, run: Run, document: PlanView) -> list[Line]:
         lines.append(result)
     elif plan.status == "failed":
         lines.append([("Nothing landed.", "dim")])
+    if plan.status == "canceled":
+        lines += saved_lines(run)
     # The failed jobs are named above, so the plan's own sentence about them is left out.
     return [*lines, *end_lines(replace(plan, error=None) if plan.status == "failed" else plan)]
+
+
+def saved_refs(run: Run) -> dict[str, JobId]:
+    """The refs that hold what lay in worktrees of a plan, each with its job."""
+    return {saved.ref: job for job, record in run.records.items() for saved in record.saved}
+
+
+def saved_lines(run: Run, before: Collection[str] = ()) -> list[Line]:
+    """What was saved of the work of jobs, other than `before`, and the command that gives it back."""
+    new = {ref: job for ref, job in saved_refs(run).items() if ref not in before}
+    if not new:
+        return []
+    jobs = list(dict.fromkeys(map(job_word, new.values(), repeat(run.plan.jobs))))
+    whose = f"job '{safe(jobs[0])}'" if len(jobs) == 1 else text.many(len(jobs), "job")
+    command = f"orchard recover {next(iter(new))} DIR" if len(new) == 1 else f"orchard recover --plan {run.id}"
+    return [text.done(f"What lay in the worktree{'s' * (len(jobs) > 1)} of {whose} is saved: {command}")]
 
 
 def _landed_line(app: App, run: Run, landed: Landed) -> Line:

@@ -26,6 +26,7 @@ from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, complete_plans_and_jobs, not_empty, options_of, plan_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe, safe_lines
+from orchard.surfaces.cli.render.summary import saved_lines, saved_refs
 from orchard.surfaces.cli.terminal import Terminal, read_input
 from orchard.surfaces.next_steps import in_commands
 
@@ -286,13 +287,17 @@ def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason:
     found, jobs = _meant(app, names, plan)
     if jobs is None:
         whole = Asked(terminal, app, cancel_plan, found, {"reason": reason})
-        return whole.tell(whole.request(), text.done(f"Plan {found} is canceled."), text.next_retry(found))
+        before = saved_refs(whole.run)
+        answer = whole.request()
+        told = [text.done(f"Plan {found} is canceled."), *saved_lines(whole.run, before)]
+        return whole.tell(answer, *told, text.next_retry(found))
     some = Asked(terminal, app, cancel_jobs, found, {"jobs": jobs, "reason": reason})
+    before = saved_refs(some.run)
     answer = some.request()
     done = answer["jobs"]
     what = f"Job '{safe(done[0])}' is" if len(done) == 1 else f"Jobs {safe(', '.join(done))} are"
     said = text.done(f"{what} canceled; plan {found} {NOW[app.summary(found).status]}.")
-    return some.tell(answer, said, text.next_retry(found, " ".join(done)))
+    return some.tell(answer, said, *saved_lines(some.run, before), text.next_retry(found, " ".join(done)))
 
 
 def _meant(app: App, names: Sequence[str], plan: str | None) -> tuple[PlanId, Jobs]:

@@ -11,6 +11,7 @@ from orchard.core.views.documents import PlanSummary
 from orchard.errors import EXIT_WAITING, NeedsPerson, UsageError
 from orchard.git.dependencies.kept import Kept, kept_worktrees, let_go_of_all
 from orchard.git.folders import weigh
+from orchard.git.refs import list_refs
 from orchard.git.worktree.job_links import linked_worktrees
 from orchard.model.statuses import OVER
 from orchard.surfaces.cli.followed import open_session
@@ -22,6 +23,7 @@ from orchard.surfaces.cli.render.lines import Line, Piece, safe, table
 from orchard.surfaces.cli.terminal import Terminal
 
 OVER_WORDS = frozenset(map(str, OVER))
+WIP = "refs/orchard/wip"
 WEIGHED_FILES = 1_000_000
 """Files of a worktree that are looked at to say how much it takes."""
 
@@ -105,12 +107,15 @@ def _answer(terminal: Terminal, old: list[PlanSummary], gone: list[Kept], *lines
 def _without(app: App, terminal: Terminal, waiting: list[Kept], before: float | None, dry_run: bool) -> list[Kept]:
     """Remove the worktrees that wait since before a moment, and say so; returns those that went, or would."""
     root = app.repo.worktree_root(app.settings.config.worktree_root)
+    known = {} if dry_run else list_refs(app.repo.git, WIP)
     gone = waiting if dry_run else let_go_of_all(app.repo, root, before)
     many = f"{text.many(len(gone), 'warm worktree')} ({sum(one.size for one in gone) / 2**20:,.0f} MiB)"
     if gone:
         terminal.note(text.done(f"{many} would be removed." if dry_run else f"Removed {many}."))
     elif before is None:
         terminal.note(text.done("No worktree waits for the next run."))
+    for ref in sorted(list_refs(app.repo.git, WIP).keys() - known.keys()) if gone and not dry_run else ():
+        terminal.note(text.done(f"What lay in one of them is saved: orchard recover {ref} DIR"))
     return gone
 
 

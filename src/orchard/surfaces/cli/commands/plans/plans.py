@@ -23,6 +23,7 @@ from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, find_file, not_empty
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, safe
+from orchard.surfaces.cli.render.summary import saved_lines, saved_refs
 from orchard.surfaces.cli.terminal import Terminal, read_input
 
 
@@ -164,9 +165,10 @@ def delete(asked: Asked) -> int:
     """
     name, plan = safe(asked.summary.name), asked.plan
     asked.confirm(f"Hide plan '{name}' ({plan}) and stop what it runs? Its commits are kept.")
+    before = saved_refs(asked.run)
     answer = asked.request()
     left = answer["kept_folders"]
-    said = [text.done(f"Plan {plan} is deleted; its commits are kept.")]
+    said = [text.done(f"Plan {plan} is deleted; its commits are kept."), *saved_lines(asked.run, before)]
     said += _left_folders(left, asked.summary.warnings) if left else []
     return asked.tell(answer, *said, text.next_command(f"orchard {'delete' if left else 'purge'} {plan}"))
 
