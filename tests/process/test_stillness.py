@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,8 +17,9 @@ from orchard.process.families.family import end_family_now
 from orchard.process.families.identity import identify
 from orchard.process.families.orphans import adopted, become_subreaper
 from orchard.process.families.stillness import Foreign, Hold, NotStill
+from orchard.process.families.table import Stat, read_stat
 from orchard.process.program import Launch, run_program
-from tests.process.zoo import ZOO, nap, shell, survivors, until, until_ready, walled
+from tests.process.zoo import GRACE, ZOO, nap, shell, survivors, until, until_ready, walled
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +49,63 @@ while True:
     subprocess.run(["/bin/true"])
     open("tick", "w").write(str(time.monotonic_ns()))
 """
+# The kernel closes what nobody can reach any more when the next socket of anybody's is closed.
+TERMINALS_IN_GARBAGE = """
+import fcntl, os, pty, signal, socket, termios, time
+def wakes(*_):
+    open("tick", "w").write(str(time.monotonic_ns()))
+    os._exit(0)
+signal.signal(signal.SIGHUP, wakes)
+print("READY", flush=True)
+while True:
+    (ours, theirs), (one, other) = pty.openpty(), socket.socketpair()
+    if not os.fork():
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+        os.close(ours), one.close(), other.close()
+        while True:
+            time.sleep(600)
+    os.close(theirs)
+    time.sleep(0.02)
+    socket.send_fds(one, [b"x"], [ours, one.fileno(), other.fileno()])
+    os.close(ours), one.close(), other.close()
+    os.wait()
+"""
+STOPS_AGAIN = """
+import os, signal, time
+def again(*_):
+    open("tick", "w").write("I ran")
+    os.kill(os.getpid(), signal.SIGSTOP)
+signal.signal(signal.SIGCONT, again)
+open("pid", "w").write(str(os.getpid()))
+print("READY", flush=True)
+while True:
+    time.sleep(600)
+"""
+# When the second process ends, the third has no parent in its session any more, and the kernel lets it go on.
+LAST_PARENT = """
+import os, signal, time
+os.setpgid(0, 0)
+if not os.fork():
+    os.setpgid(0, 0)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        open("tick", "w").write(str(time.monotonic_ns()))
+        time.sleep(0.001)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("READY", flush=True)
+while True:
+    time.sleep(600)
+"""
+
+
+def snake(folder: Path, code: str, number: str = "") -> Launch:
+    return shell(folder, '"$SNAKE" -c "$CODE" $NAP; exit 0', SNAKE="/usr/bin/python3", CODE=code, NAP=number)
+
+
+def in_terminals(number: str) -> list[Stat]:
+    return [stat for pid in survivors(number) if (stat := read_stat(pid)) and stat.terminal and stat.session == pid]
 
 
 @pytest.fixture(autouse=True)
@@ -223,6 +282,53 @@ async def test_who_was_let_go_by_somebody_else_is_noticed(tmp_path: Path) -> Non
         hold.release()
 
 
+async def test_who_ran_and_stopped_again_is_noticed(tmp_path: Path) -> None:
+    async with at_work(launch := snake(tmp_path, STOPS_AGAIN)):
+        hold = Hold(launch.token)
+        await asyncio.to_thread(hold.stop)
+        hold.check()
+        running = int((tmp_path / "pid").read_text())
+        os.kill(running, signal.SIGCONT)
+        await until(lambda: tick(tmp_path) == "I ran")
+        await until(lambda: states([running]) == "T")
+        with pytest.raises(NotStill, match="Another process"):
+            hold.check()
+        hold.release()
+
+
+async def test_who_ended_while_it_was_held_is_noticed(tmp_path: Path) -> None:
+    number = nap()
+    async with at_work(launch := shell(tmp_path, "echo READY; sleep $NAP; exit 0", NAP=number)):
+        await until(lambda: bool(sleepers(number)))
+        hold = Hold(launch.token)
+        await asyncio.to_thread(hold.stop)
+        os.kill(sleepers(number)[0], signal.SIGKILL)
+        await until(lambda: not sleepers(number))
+        with pytest.raises(NotStill, match="ended them"):
+            hold.check()
+        hold.release()
+
+
+async def test_a_terminal_that_the_kernel_closes_lets_nobody_go_on_behind_a_wall(tmp_path: Path) -> None:
+    number, tried = nap(), 0
+    launch = walled(snake(tmp_path, TERMINALS_IN_GARBAGE, number), "bwrap")
+    async with at_work(launch):
+        while tried < 5:
+            await asyncio.sleep(0.05)
+            one, two = Hold(launch.token), Hold(launch.token)
+            await asyncio.gather(asyncio.to_thread(one.stop), asyncio.to_thread(two.stop))
+            now = tick(tmp_path)
+            tried += len(in_terminals(number))
+            for end in socket.socketpair():
+                end.close()
+            one.release()
+            await asyncio.sleep(0.05)
+            assert tick(tmp_path) == now
+            two.check()
+            two.release()
+            await ticks_on(tmp_path)
+
+
 async def test_no_program_of_a_family_is_started_while_it_is_held(tmp_path: Path) -> None:
     hold = Hold("plan:job")
     launch = shell(tmp_path, "echo READY")
@@ -244,6 +350,26 @@ async def test_canceling_a_program_that_is_held_lets_none_of_it_run_before_the_h
     assert tick(tmp_path) == "" and not running.done()
     hold.release()
     await asyncio.wait({running})
+    assert running.cancelled()
+
+
+@pytest.mark.parametrize("level", ["bwrap", "landlock"])
+async def test_the_end_of_a_held_family_waits_until_the_hold_is_over(level, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    launch = walled(
+        shell(tmp_path, 'trap "" TERM; "$SNAKE" -c "$CODE"', SNAKE="/usr/bin/python3", CODE=LAST_PARENT), level
+    )
+    running = asyncio.ensure_future(run_program(launch))
+    await until_ready(launch)
+    await ticks_on(tmp_path)
+    hold = Hold(launch.token)
+    await asyncio.to_thread(hold.stop)
+    now = tick(tmp_path)
+    running.cancel()
+    await asyncio.sleep(2 * GRACE + 0.2)
+    assert tick(tmp_path) == now and not running.done()
+    hold.check()
+    hold.release()
+    await asyncio.wait({running}, timeout=10.0)
     assert running.cancelled()
 
 

@@ -56,6 +56,8 @@ from orchard.process.families.table import (
 )
 
 _DOUBT_WAIT, _LONGEST_DOUBT = 0.005, 0.5
+_HELD_WAIT, _LONGEST_HELD = 0.05, 60.0
+"""Seconds between looks at those who are held still, and after which they are ended all the same."""
 
 
 def members(token: str, leader: Identity | None = None, log: Path | None = None) -> list[Identity]:
@@ -237,7 +239,10 @@ def ladder(
             hurried = (yield Wait((), now + (0.0 if sure else _DOUBT_WAIT), patient=False)) or hurried
             continue
         quiet = 0
-        if hurried or now >= kill_at:
+        if (hurried or now >= kill_at) and now < began + grace + _LONGEST_HELD and any(map(is_held, who)):
+            # SIGKILL ends who is stopped at once, and its end may let others go on (see `seccomp`).
+            kill_at, until, patient = now + _HELD_WAIT, now + _HELD_WAIT, False
+        elif hurried or now >= kill_at:
             kill_at = min(kill_at, now)
             immune |= _signal(found, signal.SIGKILL, leader)
             until, patient = now + KILL_WAIT, False

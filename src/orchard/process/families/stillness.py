@@ -5,14 +5,14 @@ looked a moment ago, or other settings where git reads them next, and behind a w
 outside. So before we work in a folder in which programs are at work, all of them are stopped (SIGSTOP), and it is
 proved that they are: two looks in a row find no process that runs, none that has just died, and none that was gone
 before we could look at it. A thread that has not come to rest yet counts as running. Where we cannot prove that in
-time, we do nothing.
+time, we do nothing. At the end we look whether one of them has had a processor since: then what we saw is void.
 
 Who belongs to it: below the engine all that hangs below the leaders of the family, and every orphan that came to us,
 whosever it was (see `orphans`); elsewhere what `family.look` finds. Walls are stopped with what is behind them: then
 nobody buries the dead in there, and none of those who fork and leave passes unseen.
 
 While a hold is on, no program of the family is started (`moving`), and the ladder that ends a family lets nobody run
-(`brakes`). Those who stood still before stay so afterwards.
+(`brakes`). Those who stood still before stay so afterwards. Who has a terminal is pinned besides (`pins`).
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from orchard.errors import OrchardError
-from orchard.process.families import brakes
+from orchard.process.families import brakes, pins
 from orchard.process.families.family import look
 from orchard.process.families.identity import Identity, identity_of
 from orchard.process.families.marks import unmarked
 from orchard.process.families.orphans import QUIET_LOOKS, has_strangers, is_subreaper, leaders, strangers
-from orchard.process.families.table import Stat, all_pids, ancestors, read_stat, thread_states
+from orchard.process.families.table import Stat, all_pids, ancestors, read_stat, thread_states, thread_turns
 
 LONGEST = 5.0
 """Seconds until we give up on those who do not stand still."""
@@ -38,6 +38,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.0005, 0.02
 _STUCK = 0.03
 """Seconds that one may wait for its child (`vfork` does, and cannot be stopped) before the child may go on a little."""
 _WAITS = "D"
+_UNPINNED = "?"
+"""In place of the states of one that stands still, but could be let go on."""
 _STILL = frozenset("TtZXx")
 
 
@@ -73,6 +75,7 @@ class Hold:
         self.over = threading.Event()
         self._turn = threading.Lock()
         self._mine: dict[Identity, None] = {}
+        self._turns: dict[Identity, tuple[bytes, ...]] = {}
         self._family: set[int] = set()
         self._others: set[int] = set()
         self._dead: set[int] = set()
@@ -101,10 +104,12 @@ class Hold:
                     return  # who wanted it has gone away meanwhile
                 seen = self._look()
                 moving = {stat.pid: states for stat in seen.living if (states := self._moves(stat))}
-                for stat in seen.living:
-                    if not self._stop(stat, stopped=stat.pid not in moving):
-                        del moving[stat.pid]
-            quiet = 0 if moving or seen.restless else quiet + 1
+                held = [stat for stat in seen.living if self._stop(stat, stopped=stat.pid not in moving)]
+                moving = {stat.pid: moving[stat.pid] for stat in held if stat.pid in moving}
+                moving |= {stat.pid: _UNPINNED for stat in held if stat.pid not in moving and not self._pin(stat)}
+                turns = {} if moving else {identity_of(stat): thread_turns(stat.pid) for stat in held}
+            quiet = 0 if moving or seen.restless else quiet + 1 if turns == self._turns else 1
+            self._turns = turns
             now = time.monotonic()
             if now - began > longest:
                 self.release()
@@ -123,15 +128,18 @@ class Hold:
                 wait = min(2 * wait, _LONGEST_WAIT)
 
     def check(self) -> None:
-        """NotStill where another process has let one of them go on meanwhile: what we saw of the folder is void."""
-        for identity in self._mine:
+        """NotStill where one of them has run or ended meanwhile: what we saw of the folder is void."""
+        for identity, turns in self._turns.items():
             stat = read_stat(identity.pid)
-            if stat is not None and identity_of(stat) == identity and self._moves(stat):
-                raise NotStill("Another process let the programs of the job go on while they were held still.")
+            if stat is None or identity_of(stat) != identity or thread_turns(stat.pid) != turns or self._moves(stat):
+                raise NotStill(
+                    "Another process let programs of the job go on, or ended them, while they were held still."
+                )
 
     def release(self) -> None:
         """Let those go on that we stopped; also after a failure, and as often as one likes."""
         with self._turn:
+            pins.unpin(self)
             brakes.release(self._mine, self)
             self._mine.clear()
             if not self.over.is_set():
@@ -145,6 +153,9 @@ class Hold:
             self._mine[identity] = None
         return allowed
 
+    def _pin(self, stat: Stat) -> bool:
+        return not pins.needs_pin(stat) or pins.pin(identity_of(stat), self)
+
     def _moves(self, stat: Stat) -> str:
         """The states of its threads, if one of them is not at rest."""
         states = thread_states(stat.pid)
@@ -153,6 +164,7 @@ class Hold:
     def _nudge(self, living: tuple[Stat, ...], moving: dict[int, str]) -> None:
         for stat in living:
             if _WAITS in moving.get(stat.parent, ""):
+                pins.unpin(self, identity_of(stat))
                 brakes.nudge(identity_of(stat))
 
     def _look(self) -> _Seen:

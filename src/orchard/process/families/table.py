@@ -73,6 +73,8 @@ class Stat(Struct, frozen=True):
     """Clock ticks since boot on Linux, seconds since the epoch elsewhere: only good for comparing."""
     name: bytes = b""
     """Of its program, as the kernel keeps it, or as the process calls itself; empty where it is not told."""
+    terminal: int = 0
+    """The number of the terminal that its session has, on Linux; 0 for none."""
 
     @property
     def dead(self) -> bool:
@@ -176,12 +178,21 @@ def thread_states(pid: int) -> str:
     if not LINUX:
         stat = portable_stat(pid)
         return stat.state if stat is not None else ""
-    try:
-        names = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 (hot)
-    except OSError:
-        return ""
-    texts = (_read(f"/proc/{pid}/task/{name}/stat", 4096) for name in names)
+    texts = (_read(f"/proc/{pid}/task/{thread}/stat", 4096) for thread in thread_numbers(pid))
     return "".join(chr(text[text.rfind(b")") + 2]) for text in texts if text)
+
+
+def thread_numbers(pid: int) -> list[int]:
+    try:
+        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))  # noqa: PTH208 (hot)
+    except OSError:
+        return []
+
+
+def thread_turns(pid: int) -> tuple[bytes, ...]:
+    """How often each thread of a process has given up a processor so far: where that is the same, none has run."""
+    texts = (_read(f"/proc/{pid}/task/{thread}/status", 8192) for thread in thread_numbers(pid) if LINUX)
+    return tuple(text.partition(b"voluntary_ctxt_switches:")[2] for text in texts)
 
 
 def _stat(pid: int, since: float) -> Stat | None:
@@ -203,6 +214,7 @@ def _stat(pid: int, since: float) -> Stat | None:
         cpu_seconds=(int(fields[11]) + int(fields[12]) + int(fields[13]) + int(fields[14])) / _TICKS_PER_SECOND,
         started=started,
         name=text[text.find(b"(") + 1 : text.rfind(b")")],
+        terminal=int(fields[4]),
     )
 
 
