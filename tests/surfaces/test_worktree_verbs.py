@@ -71,6 +71,7 @@ def test_only_plans_that_ended_long_ago_are_pruned_and_only_with_a_yes(desk: Des
     assert desk("prune", "--older-than", "1d", "--yes", "--json").json == {
         "plans": [],
         "purged": False,
+        "left": [],
         "worktrees": [],
     }
     shown = desk("prune", "--older-than", "0.001s", "--dry-run")
@@ -80,6 +81,26 @@ def test_only_plans_that_ended_long_ago_are_pruned_and_only_with_a_yes(desk: Des
 
     assert desk("prune", "--older-than", "0.001s", "--yes").out == f"Purged plan {plan}.\n"
     assert desk("list", "--deleted", "--json").json == []
+
+
+def test_a_plan_that_cannot_be_pruned_is_told_and_the_others_are_pruned(desk: Desk) -> None:
+    nested = (
+        "git init -q nested && cd nested && git -c user.name=n -c user.email=e@e commit -q --allow-empty -m n; false"
+    )
+    made = [
+        desk(
+            "run", desk.plan(f"name: Plan {name}\ntarget: goal\njobs: [{{id: a, heal: false, work: '{work}'}}]\n"), "-q"
+        )
+        for name, work in (("one", "false"), ("two", nested), ("three", "false"))
+    ]
+    first, nested_plan, last = (one.out.strip() for one in made)
+
+    done = desk("prune", "--older-than", "0.001s", "--yes")
+    again = desk("prune", "--older-than", "0.001s", "--yes", "--json")
+
+    assert done.code == 1 and done.out == f"Purged plan {first}.\nPurged plan {last}.\n", done.talk
+    assert f"Plan {nested_plan} is left: " in done.err and "could not be saved" in done.err
+    assert again.code == 1 and again.json["plans"] == [] and again.json["left"][0]["plan"] == nested_plan
 
 
 def kept_worktree(desk: Desk) -> Path:

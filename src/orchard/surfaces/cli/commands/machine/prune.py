@@ -2,13 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 import click
 
 from orchard.app import App
 from orchard.core.views.documents import PlanSummary
-from orchard.errors import EXIT_WAITING, NeedsPerson, UsageError
+from orchard.engine.server.server import EngineGone
+from orchard.errors import EXIT_FAILED, EXIT_WAITING, NeedsPerson, OrchardError, UsageError
 from orchard.git.dependencies.kept import Kept, kept_worktrees, let_go_of_all
 from orchard.git.folders import weigh
 from orchard.git.refs import list_refs
@@ -20,7 +22,8 @@ from orchard.surfaces.cli.lone_leftovers import end_leftovers, left_refs
 from orchard.surfaces.cli.options import app_of, yes_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.lines import Line, Piece, safe, table
-from orchard.surfaces.cli.terminal import Terminal
+from orchard.surfaces.cli.terminal import Terminal, error_view
+from orchard.surfaces.next_steps import in_commands
 
 OVER_WORDS = frozenset(map(str, OVER))
 WIP = "refs/orchard/wip"
@@ -58,8 +61,9 @@ def _age(context: click.Context, parameter: click.Parameter, value: str | None) 
 @yes_option
 def prune(terminal: Terminal, older_than: float | None, worktrees: bool, dry_run: bool, yes: bool) -> int:
     """Their commits that have not landed, their saved work and their logs are removed for good; what has landed stays.
-    Plans that are under way or wait for a person are never meant. Without a terminal, pass --yes;
-    otherwise it exits with 4. Warm worktrees that have waited as long for the next run go as well.
+    Plans that are under way or wait for a person are never meant. Without a terminal, pass --yes; otherwise it exits
+    with 4. A plan that cannot be purged is left and told with the reason, and the exit code is 1. Warm worktrees that
+    have waited as long for the next run go as well.
     """
     app, now = app_of(terminal), time.time()
     if older_than is None and not worktrees:
@@ -92,16 +96,29 @@ def prune(terminal: Terminal, older_than: float | None, worktrees: bool, dry_run
         if not terminal.agreed(question):
             terminal.note(text.done(text.NOTHING_CHANGED))
             return EXIT_WAITING
-    asyncio.run(_purge(app, old))
+    left = asyncio.run(_purge(app, old))
     gone = _without(app, terminal, waiting, before, dry_run)
-    told: list[Line] = [text.done(f"Purged plan {plan.id}.") for plan in old]
-    return _answer(terminal, old, gone, *told, purged=True)
+    purged = [plan for plan in old if plan.id not in left]
+    told: list[Line] = [text.done(f"Purged plan {plan.id}.") for plan in purged]
+    for plan_id, why in left.items():
+        hint = f" {in_commands(why.hint)}" if why.hint else ""
+        terminal.note(text.warning(f"Plan {plan_id} is left: {safe(why.message + hint, 4000)}"))
+    return _answer(terminal, purged, gone, *told, purged=True, left=left)
 
 
-def _answer(terminal: Terminal, old: list[PlanSummary], gone: list[Kept], *lines: Line, purged: bool) -> int:
+def _answer(
+    terminal: Terminal,
+    plans: list[PlanSummary],
+    gone: list[Kept],
+    *lines: Line,
+    purged: bool,
+    left: Mapping[str, OrchardError] | None = None,
+) -> int:
+    """`left`: the plans that were not purged, and why; the exit code tells that there are some."""
+    why = [{"plan": plan, **error_view(error, [])} for plan, error in (left or {}).items()]
     paths = [one.path for one in gone]
-    terminal.answer({"plans": [plan.id for plan in old], "purged": purged, "worktrees": paths}, *lines)
-    return 0
+    terminal.answer({"plans": [plan.id for plan in plans], "purged": purged, "left": why, "worktrees": paths}, *lines)
+    return EXIT_FAILED if left else 0
 
 
 def _without(app: App, terminal: Terminal, waiting: list[Kept], before: float | None, dry_run: bool) -> list[Kept]:
@@ -137,8 +154,16 @@ async def _tidy(app: App) -> None:
         await end_leftovers(app, await open_session(app, stack, work=False))
 
 
-async def _purge(app: App, plans: list[PlanSummary]) -> None:
+async def _purge(app: App, plans: list[PlanSummary]) -> dict[str, OrchardError]:
+    """Purge each that can be; returns those that are left, and why."""
+    left: dict[str, OrchardError] = {}
     async with AsyncExitStack() as stack:
         session = await open_session(app, stack, work=False)
         for plan in plans:
-            await session.request("purge_plan", plan=plan.id)
+            try:
+                await session.request("purge_plan", plan=plan.id)
+            except EngineGone:
+                raise
+            except OrchardError as error:
+                left[plan.id] = error
+    return left
