@@ -6,8 +6,13 @@ from urllib.parse import quote
 
 import pytest
 
+from orchard.core.run import Run
+from orchard.core.views import plans as views
+from orchard.core.views.documents import PlanSummary
+from orchard.core.views.plans import plan_summary as summed
 from orchard.engine.server import start as opening
 from orchard.engine.turns import turn as turns
+from orchard.errors import Say
 from orchard.git.history import CUT, LONGEST_DIFF
 from orchard.surfaces.http.operations import ROUTES
 from orchard.testing import Repo
@@ -327,6 +332,25 @@ def test_plans_come_page_by_page_the_newest_first_even_while_new_ones_are_made(a
     paused = api.get("/plans", status="paused", limit=4)
     assert [one["status"] for one in paused["plans"]] == ["paused"] * 4 and paused["next"] is not None
     assert made[0] in [one["id"] for one in api.get("/plans", status="paused", cursor=paused["next"])["plans"]]
+
+
+def test_a_plan_in_which_nothing_happened_is_not_summed_up_again(api: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one that the page does not show."""
+    plans = [api.submit([WRITE_A], name=f"p{number}", start_paused=True) for number in range(3)]
+    made: list[str] = []
+
+    def noted(run: Run, say: Say, *, interrupted: bool = False) -> PlanSummary:
+        made.append(run.id)
+        return summed(run, say, interrupted=interrupted)
+
+    monkeypatch.setattr(views, "plan_summary", noted)
+
+    first = api.get("/plans", limit="2")
+    assert [one["id"] for one in first["plans"]] == made == [plans[2], plans[1]]
+    assert api.get("/plans", limit="2") == first and len(made) == 2
+
+    api.post(f"/plans/{plans[1]}/cancel")
+    assert [one["status"] for one in api.get("/plans", limit="2")["plans"]] == ["paused", "canceled"]
 
 
 def test_jobs_come_page_by_page_and_are_filtered_by_group_and_status(api: World) -> None:

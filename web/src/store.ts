@@ -256,7 +256,7 @@ export class Store {
   }
 
   private async follow(repos: readonly Repository[], engines: ReadonlyMap<string, boolean>, signal: AbortSignal): Promise<void> {
-    for (const [place, repo] of repos.entries()) {
+    const one = async (repo: Repository, place: number) => {
       let feed = this.feeds.get(repo.id);
       if (feed === undefined) {
         await Promise.all([this.list(repo.id), this.lookAround(repo.id)]);
@@ -268,7 +268,8 @@ export class Store {
         feed.follow(signal);
         feed.compare(repo.newest);
       }
-    }
+    };
+    await Promise.all(repos.map(one));
   }
 
   private pause(milliseconds: number): Promise<void> {

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
@@ -74,6 +75,8 @@ class Library(ABC):
         self.keeps_runs = False
         """Whether runs are remembered and brought up to date in place: for who asks on one thread and keeps none."""
         self._runs: OrderedDict[PlanId, Run] = OrderedDict()
+        self._listed: WeakKeyDictionary[Run, tuple[tuple[object, ...], PlanSummary]] = WeakKeyDictionary()
+        """What lists showed of plans last, and the state that it was made from."""
         self._summaries: dict[tuple[str, str], Changes] = {}
         self._samples: dict[str, list[Any]] = {}
         """What the processes of attempts used at the last look."""
@@ -83,14 +86,18 @@ class Library(ABC):
 
     def plans(self, *, deleted: bool = False) -> list[PlanSummary]:
         """Every plan in a few fields, the newest last."""
-        return listed(self.reader.plans(), self.summary, deleted=deleted)
+        alive = self.engine_alive()
+        return listed(self.reader.plans(), lambda plan: self.summary(plan, alive), deleted=deleted)
 
-    def summary(self, plan: PlanId) -> PlanSummary:
-        """One plan in a few fields, as it is now."""
+    def summary(self, plan: PlanId, alive: bool | None = None) -> PlanSummary:
+        """One plan in a few fields, as it is now; `alive`: what is known of an engine already."""
         from orchard.core.views.plans import plan_summary
 
-        run, interrupted = self.seen(plan)
-        return plan_summary(run, self.say, interrupted=interrupted)
+        run, interrupted = self.seen(plan, alive)
+        state, known = (run.seq, run.ahead, run.alive_at, interrupted), self._listed.get(run)
+        if known is None or known[0] != state:
+            self._listed[run] = known = state, plan_summary(run, self.say, interrupted=interrupted)
+        return known[1]
 
     def find_plan(self, name: str | None, operation: str = "") -> PlanId:
         """The plan that is meant: by id, unique name or unique beginning of its id; the newest where none is named.
@@ -179,12 +186,12 @@ class Library(ABC):
                 self._runs.popitem(last=False)
         return self._with_time(run)
 
-    def seen(self, plan: PlanId) -> tuple[Run, bool]:
+    def seen(self, plan: PlanId, alive: bool | None = None) -> tuple[Run, bool]:
         """A run, and whether no engine works on it although jobs are under way.
 
         The engine is looked for first: one that brings the plan to its end in this moment has not left it behind.
         """
-        interrupted = not self.engine_alive()
+        interrupted = not (self.engine_alive() if alive is None else alive)
         return self.run_of(plan), interrupted
 
     def _with_time(self, run: Run) -> Run:

@@ -57,16 +57,19 @@ class PlanPage(Struct, frozen=True):
 def _read_plans(library: Library, args: ListPlans) -> PlanPage:
     """A cursor is the number of the first event of the last plan that was shown."""
     found: list[PlanSummary] = []
-    last = ""
+    last, alive = "", library.engine_alive()
     for row in reversed(library.reader.plans()):
         if (args.cursor is not None and row.first_seq >= int(args.cursor)) or (
             not args.deleted and row.summary.deleted
         ):
             continue
-        summary = row.summary if row.settled else library.summary(row.id)
+        full = len(found) == args.limit
+        if full and args.status is None:  # that there is one more is all that is said of it
+            return PlanPage(found, last)
+        summary = row.summary if row.settled else library.summary(row.id, alive)
         if args.status is not None and summary.status != args.status:
             continue
-        if len(found) == args.limit:
+        if full:
             return PlanPage(found, last)
         found.append(summary)
         last = str(row.first_seq)
