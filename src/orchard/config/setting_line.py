@@ -1,7 +1,8 @@
 """Which line, in which file, gives a setting one more value: told so that it fits what stands there now.
 
 A list of the repository's file, or of a variable, replaces the user's own. So the line belongs where the value that
-holds comes from, and into the user's own file where nobody has said anything yet.
+holds comes from, and into the user's own file where nobody has said anything yet, or the repository's where it fits
+no other.
 """
 
 import re
@@ -22,14 +23,17 @@ def opening_line(key: str, value: str, origin: str | None, dirs: UserDirs, top: 
     if origin is not None and origin.startswith("ORCHARD_"):
         bare = value.replace('"', "").replace(", ", ",")
         return f"set {origin} to {bare}" if one else f"add {bare} to the variable {origin}"
-    if origin == REPOSITORY_FILE and top is not None:
-        trust = ", and trust that file again" if not one else ""
+    if (origin == REPOSITORY_FILE or (origin is None and key in OF_REPOSITORY)) and top is not None:
+        again = " again" if origin is not None else ""
+        trust = f", and trust that file{again}" if not one else ""
         return _in_file(key, value, top / REPOSITORY_FILE, REPOSITORY_FILE, one=one) + trust
     file = dirs.config / USER_FILE
     return _in_file(key, value, file, _short(file), one=one)
 
 
-LISTS = frozenset({"sandbox.expose", "sandbox.write", "sandbox.allow"})
+LISTS = frozenset({"sandbox.expose", "sandbox.write", "sandbox.allow", "worktree.copy"})
+OF_REPOSITORY = frozenset({"worktree.copy"})
+"""What fits one repository only: where nobody has said anything, the line belongs into its own file."""
 
 
 def _in_file(key: str, value: str, file: Path, shown: str, *, one: bool) -> str:

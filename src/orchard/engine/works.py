@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ from orchard.engine.programs import TAIL_LINES, command_line, environment, failu
 from orchard.engine.turns.work import run_agent_work
 from orchard.engine.workspace import Filled
 from orchard.errors import parts_of
+from orchard.git.dependencies.missing import missing_folders
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Work
 from orchard.patterns import later
@@ -98,9 +100,24 @@ async def _run_work(context: Context, one: Work) -> Failed | Held | None:
     told_of = (*command_line(one), *context.plan.env.values(), *context.job.env.values(), *one.env.values())
     code = -ended.signal if ended.signal is not None else ended.exit_code
     where = (context.number, context.phase, context.subtask)
-    hint = context.workspace.enclosure.kept_from(Failure(said, told_of, code), *where)
+    lacks = await world.in_thread(_lacks_dependencies, context, said, folder)
+    hint = lacks or context.workspace.enclosure.kept_from(Failure(said, told_of, code), *where)
     hint = hint or await world.in_thread(_lacks_submodules, context, said, told_of)
     return failed if hint is None else replace(failed, hint=(*parts_of(failed.hint), hint))
+
+
+def _lacks_dependencies(context: Context, said: str, folder: Path) -> str | None:
+    """That the worktree has no dependencies where the user's checkout has them, and the line that copies them."""
+    world = context.world
+    found = missing_folders(world.repo, said, context.place.folder, folder)
+    if not found:
+        return None
+    names, it = " and ".join(f"'{escaped(name)}'" for name in found), "it" if len(found) == 1 else "them"
+    how = world.opening_line("worktree.copy", ", ".join(f'"{name}"' for name in found))
+    return (
+        f"The job's worktree has no {names}, which git ignores. To copy {it} from your checkout: {how}. Or let 'setup' "
+        f"install {it}."
+    )
 
 
 def _lacks_submodules(context: Context, said: str, told_of: Sequence[str]) -> str | None:
