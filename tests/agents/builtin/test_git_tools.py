@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -360,5 +361,27 @@ async def test_the_models_commands_stand_still_while_git_works(
     await box.use("list_files", glob="*.txt")
 
     assert not told.failed and set(seen) == {"T"} and len(seen) == 2
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_what_git_saw_while_a_command_of_the_models_went_on_is_not_told(
+    box: Box, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, start = nap(), start_git
+
+    def wakes(*args: Any, **kwargs: Any) -> Any:
+        os.kill(survivors(number)[0], signal.SIGCONT)
+        return start(*args, **kwargs)
+
+    monkeypatch.setattr(git_module, "start_git", wakes)
+    argv = ("sh", "-c", f"while :; do : {number}; done")
+    launch = box.context.launcher.apart().launch(argv, repo.path, {}, repo.path.parent / "log", Limits(grace=0.2))
+    running = asyncio.ensure_future(run_program(launch))
+    await until(lambda: bool(survivors(number)))
+
+    told = await box.use("git_status")
+
+    assert told.failed and "while they were held still" in told.text
     running.cancel()
     await asyncio.wait({running})

@@ -263,3 +263,15 @@ def test_only_the_ends_of_a_large_file_are_read(tmp_path: Path) -> None:
     assert len(said) < 1100
     assert f"[... {10 * 1024 * 1024 + 4 - 1000:,} bytes left out ...]".encode() in said
     assert head_and_tail(tmp_path / "missing", 10) == b""
+
+
+async def test_no_command_can_reach_the_log_of_another(tmp_path: Path) -> None:
+    """One that runs at the same time could put a link in the place of the log's folder."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "work").mkdir()
+
+    async with open_box(tmp_path / "work", scratch=tmp_path / "scratch") as box:
+        told = await box.use("bash", command=f"find {tmp_path}/scratch -mindepth 1; ls {tmp_path}")
+
+    assert "scratch/" not in told.text and "scratch-tool-" in told.text
+    assert {one.name for one in tmp_path.iterdir()} == {"scratch", "work"}

@@ -148,7 +148,11 @@ def plain_text(said: str | bytes) -> str:
 
 @contextmanager
 def scratch_file(context: ToolContext) -> Iterator[Path]:
-    folder = Path(mkdtemp(prefix="tool-", dir=context.scratch))
+    """A place for what a program says: beside the folder for temporary files, not in it, since a second command could
+    put a link in the place of a folder there before the log is opened. The two are swept together by their name."""
+    beside = context.scratch
+    prefix, around = ("orchard-tool-", None) if beside is None else (f"{beside.name}-tool-", beside.parent)
+    folder = Path(mkdtemp(prefix=prefix, dir=around))
     try:
         yield folder / "output"
     finally:

@@ -118,6 +118,7 @@ async def still(context: ToolContext) -> AsyncIterator[None]:
         if hold.needed:
             await in_thread(hold.stop)
         yield
+        hold.check()
     except NotStill as error:
         raise ToolError(error.message) from error
     finally:
