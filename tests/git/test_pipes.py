@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -12,10 +13,11 @@ from orchard.engine.server.address import ADDRESS_FILE, LOCK_FILE, PLACE_FILE, i
 from orchard.errors import OrchardError
 from orchard.git.checkout_state import branch_to_come_back_to, points_elsewhere
 from orchard.git.command import Blocked
-from orchard.git.folders import exclude
+from orchard.git.folders import DEPTH, _delete, exclude
 from orchard.git.landing.checkout import BranchMoved
 from orchard.git.landing.intent import first_look
 from orchard.git.landing.obstacles import LandingRefused
+from orchard.git.pipes import remove_blocked_notes, special_notes
 from orchard.git.refs import _remove_old_lock, read_log
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.commit import CommitInfo, Refused, commit_work
@@ -24,6 +26,7 @@ from orchard.git.worktree.status import Picture
 from orchard.git.worktree.worktrees import Worktrees
 from orchard.testing import Repo
 from tests.git.test_landing import Scene, make_scene
+from tests.process.sandbox.walled import ORDINARY
 
 INFO = CommitInfo("Build it", "refs/orchard/keep/p1/build/1", ("Ada Tester", "ada@example.com"))
 LONGEST = 15.0
@@ -224,3 +227,52 @@ def test_pipes_among_the_notes_of_an_engine_keep_nobody(tmp_path: Path, name: st
     put_pipe(tmp_path / name)
 
     ask(tmp_path)
+
+
+def as_ordinary_user(act: Callable[[], bool]) -> bool:
+    """Whether something holds for a user who may not read everything."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresgid(ORDINARY, ORDINARY, ORDINARY)
+                os.setresuid(ORDINARY, ORDINARY, ORDINARY)
+            os._exit(0 if act() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_pipe_in_a_folder_that_cannot_be_listed_is_found_and_taken_away() -> None:
+    """Git would open it by its name, and wait for ever."""
+
+    def act() -> bool:
+        with tempfile.TemporaryDirectory(dir="/tmp") as place:
+            notes = Path(place)
+            (notes / "logs" / "deep").mkdir(parents=True)
+            os.mkfifo(notes / "logs" / "deep" / "HEAD")
+            (notes / "logs" / "deep").chmod(0o300)
+            (notes / "logs").chmod(0o300)
+            (notes / "closed").mkdir(mode=0)
+            found = special_notes(notes)
+            remove_blocked_notes(notes)
+            mended = special_notes(notes) == [] and (notes / "logs" / "deep").is_dir()
+            gone = not (notes / "logs" / "deep" / "HEAD").exists()
+            (notes / "closed").chmod(0o700)
+            return found == [b"logs"] and mended and gone
+
+    assert as_ordinary_user(act)
+
+
+def test_who_deletes_a_folder_changes_nothing_that_a_link_in_its_place_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir(mode=0o755)
+    (tmp_path / "trash").mkdir()
+    (tmp_path / "trash" / "swapped").symlink_to(tmp_path / "theirs")
+    errors: list[str] = []
+    trash = os.open(tmp_path / "trash", os.O_RDONLY)
+    for depth in (0, DEPTH + 1):
+        _delete(trash, ("swapped", True), (trash, os.fstat(trash).st_dev), depth, errors)
+    os.close(trash)
+
+    assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o755 and errors

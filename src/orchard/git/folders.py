@@ -283,7 +283,7 @@ def _delete(parent: int, child: tuple[str, bool], top: tuple[int, int], depth: i
             errors.append(f"{name}: it is on another file system")
         elif depth > DEPTH:
             with suppress(OSError):  # who moves a folder to another one writes to it
-                os.chmod(name, 0o700, dir_fd=parent)
+                make_ours(name, parent)
             os.rename(name, f"deep-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=top[0])
         else:
             _delete_folder(parent, name, top, depth, errors)
@@ -293,9 +293,22 @@ def _delete(parent: int, child: tuple[str, bool], top: tuple[int, int], depth: i
         errors.append(f"{name}: {error.strerror}")
 
 
+def make_ours(name: str, around: int | None = None) -> None:
+    """Give us back all rights in a folder of ours, which a job may have taken away; never in one that a link leads to,
+    also if that came there just now."""
+    if not hasattr(os, "O_PATH"):
+        os.chmod(name, 0o700, dir_fd=around, follow_symlinks=False)
+        return
+    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=around)
+    try:
+        os.chmod(f"/proc/self/fd/{place}", 0o700)  # noqa: PTH101 (it stands for the folder that is open)
+    finally:
+        os.close(place)
+
+
 def _delete_folder(parent: int, name: str, top: tuple[int, int], depth: int, errors: list[str]) -> None:
-    with suppress(OSError):  # a job may have taken our own right to write away
-        os.chmod(name, 0o700, dir_fd=parent)
+    with suppress(OSError):
+        make_ours(name, parent)
     folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
     failed: list[str] = []
     try:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchard.files import held, read_plain
-from orchard.git.folders import entries, remove_special
+from orchard.git.folders import entries, make_ours, remove_special
 
 OTHERS = frozenset({b"modules", b"worktrees", b"orchard", b"hooks", b"lfs"})
 """Folders of a repository that are not looked into: no git that we start reads them for itself."""
@@ -26,13 +26,19 @@ _READ_BY_OTHERS = ("HEAD", "gitdir", "locked", "commondir")
 
 
 def special_notes(git_dir: Path, skipped: frozenset[bytes] = ELSEWHERE) -> list[bytes]:
-    """Pipes and devices in a folder of git's, outside of those that are skipped."""
+    """Pipes and devices in a folder of git's, outside of those that are skipped.
+
+    A folder that cannot be listed is among them if git can still open what it knows by name there: a pipe, maybe.
+    """
     found: list[bytes] = []
     waiting = [b""]
     top = os.fsencode(git_dir) + b"/"
     while waiting:
         folder = waiting.pop()
-        for entry in entries(top + folder):
+        inside = entries(top + folder)
+        if not inside and _is_veiled(top + folder):
+            found.append(folder.rstrip(b"/"))
+        for entry in inside:
             name = folder + entry.name
             if entry.is_dir(follow_symlinks=False):
                 if folder or entry.name not in skipped:
@@ -43,9 +49,30 @@ def special_notes(git_dir: Path, skipped: frozenset[bytes] = ELSEWHERE) -> list[
 
 
 def remove_blocked_notes(git_dir: Path) -> None:
-    """Take those away; git's notes are then damaged as if the files had been deleted, which can be lived with."""
-    for name in special_notes(git_dir):
-        remove_special(git_dir, name)
+    """Take those away; git's notes are then damaged as if the files had been deleted, which can be lived with.
+
+    A folder that cannot be listed is opened again, and looked into.
+    """
+    for _ in range(_VEILS):
+        names = special_notes(git_dir)
+        veiled = [name for name in names if _is_veiled(os.fsencode(git_dir) + b"/" + name)]
+        for name in veiled:
+            *around, last = os.fsdecode(name).split("/")
+            with suppress(OSError), held(git_dir, *around) as place:
+                make_ours(last or ".", place)
+        for name in names:
+            remove_special(git_dir, name)
+        if not veiled:
+            return
+
+
+_VEILS = 100
+"""Folders in each other that cannot be listed and are opened again; nobody has more but on purpose."""
+
+
+def _is_veiled(folder: bytes) -> bool:
+    """Whether a folder cannot be listed, though files in it can be opened by their names."""
+    return os.access(folder, os.X_OK) and not os.access(folder, os.R_OK)
 
 
 def remove_links(notes: Path) -> None:
