@@ -15,7 +15,7 @@ HEAD = """\
 
 <!-- Made by tools/cli_reference.py from the commands; edit those instead. -->
 
-A plan and a job are named by id, by the beginning of an id, or by name; a job also as `PLAN:JOB`. If you name no
+Name a plan or a job by its id, the beginning of its id, or its name; a job also as `PLAN:JOB`. If you name no
 plan, the newest is used. Commands print the answer to stdout and everything else to stderr; with `--json`
 stdout is data: one document, or a line per event. Exit codes: [exit-codes.md](exit-codes.md). Plan
 files: [plan-file.md](plan-file.md).

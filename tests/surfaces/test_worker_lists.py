@@ -101,7 +101,7 @@ def test_workers_of_all_repositories_are_listed_with_where_they_are(orchard: Run
 
 
 def test_where_no_plan_is_under_way_that_is_said(orchard: Run) -> None:
-    assert "There is no plan that is not over" in orchard("workers").stdout
+    assert "No plan is under way" in orchard("workers").stdout
 
 
 ROLES = """

@@ -26,8 +26,8 @@ class Query(Operation, frozen=True, kw_only=True):
 
 class ListEvents(Args, frozen=True, kw_only=True):
     plan: Annotated[str | None, says("Only those of this plan; else of all.")] = None
-    since: Annotated[int, says("Only what came after the event of this number.", ge=0, le=LARGEST_SEQ)] = 0
-    limit: Annotated[int, says("At most this many.", ge=1, le=MOST_EVENTS)] = MOST_EVENTS
+    since: Annotated[int, says("Show only what came after the event of this number.", ge=0, le=LARGEST_SEQ)] = 0
+    limit: Annotated[int, says("Show at most this many.", ge=1, le=MOST_EVENTS)] = MOST_EVENTS
 
 
 def read_events(library: Library, args: ListEvents) -> EventPage:

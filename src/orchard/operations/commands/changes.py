@@ -227,7 +227,8 @@ land_plan = Command(
 
 class UndoPlan(OfPlan, frozen=True, kw_only=True):
     revert: Annotated[
-        bool, says("By a new commit on top of the branch, which may have gone on since; its history keeps the landing.")
+        bool,
+        says("Add a commit that reverts the landing, also if the branch has moved on; its history keeps the landing."),
     ] = False
 
 

@@ -38,7 +38,7 @@ RESULT = 16_000
 
 class CompleteTask(OfWorker, frozen=True, kw_only=True):
     result: Annotated[
-        str, says("What it came to: kept, and told to people and to the agents of later jobs.", max_length=RESULT)
+        str, says("The result in words: kept, and told to people and to the agents of later jobs.", max_length=RESULT)
     ] = ""
 
 

@@ -15,7 +15,7 @@ REASON = 1000
 
 
 class OfCall(OfJob, frozen=True, kw_only=True):
-    question: Annotated[int | None, says("The number of the question. Left out: the only one.", ge=1)] = None
+    question: Annotated[int | None, says("The number of the question (default: the only one).", ge=1)] = None
 
 
 class AllowCall(OfCall, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class AllowCall(OfCall, frozen=True, kw_only=True):
 
 
 class DenyCall(OfCall, frozen=True, kw_only=True):
-    reason: Annotated[str, says("Told to the agent.", max_length=REASON)] = ""
+    reason: Annotated[str, says("Why; the agent is told.", max_length=REASON)] = ""
 
 
 class Answered(DoneJob, frozen=True, kw_only=True):

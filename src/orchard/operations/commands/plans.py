@@ -44,7 +44,7 @@ from orchard.planfile.works import named
 
 PLAN = "/plans/{plan}"
 BY_USER = "paused by the user"
-REASON = "Why, for those who read the plan later."
+REASON = "Why; it is kept with the plan."
 
 
 def is_open(plan: PlanSummary) -> bool:
@@ -61,7 +61,7 @@ class OfPlanWithReason(OfPlan, frozen=True, kw_only=True):
 Key = Annotated[
     str | None,
     says(
-        "A key of your choice: a second run with the same key makes no second plan.",
+        "A key of your choice: a second request with the same key creates no second plan.",
         also=("key",),
         min_length=1,
         max_length=KEY_LENGTH,
@@ -233,7 +233,7 @@ clone_plan = Operation(
 
 class FinalizePlan(OfPlan, frozen=True, kw_only=True):
     start_paused: Annotated[
-        bool | None, says("Whether it waits to be resumed before it starts. Left out: what the plan says.")
+        bool | None, says("Whether it waits to be resumed before it starts (default: what the plan says).")
     ] = None
 
 

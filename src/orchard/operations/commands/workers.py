@@ -41,7 +41,7 @@ assert set(WorkerState.__args__) == set(STATES)  # type: ignore[attr-defined]
 
 class DeployJobs(OfPlan, frozen=True, kw_only=True):
     jobs: Annotated[list[str], says("These jobs.", form="jobs")]
-    finalize: Annotated[bool, says("Whether a plan that is being scaffolded is finalized with it.")] = False
+    finalize: Annotated[bool, says("Also finalize a plan that is still being built.")] = False
 
 
 def _decide_deployment(run: Run, args: DeployJobs, _: object, scene: Scene) -> Decision:

@@ -30,7 +30,7 @@ Next = Annotated[str | None, says("The `cursor` for those that come after these;
 
 _ALL_SHOWN = {"verb": "A terminal shows all of them."}
 GOES_ON = {"verb": "The command goes on until it is ended."}
-Limit = Annotated[int, says("At most this many.", ge=1, le=MOST, absent=_ALL_SHOWN)]
+Limit = Annotated[int, says("Show at most this many.", ge=1, le=MOST, absent=_ALL_SHOWN)]
 Cursor = Annotated[
     str | None, says("Where to go on: the `next` of the page before.", pattern=r"^[0-9]{1,15}$", absent=_ALL_SHOWN)
 ]
@@ -41,7 +41,7 @@ Stat = Annotated[bool, says("Only how much changed in which file.")]
 
 
 class ListPlans(Args, frozen=True, kw_only=True):
-    limit: Annotated[int, says("At most this many.", ge=1, le=MOST)] = 50
+    limit: Annotated[int, says("Show at most this many.", ge=1, le=MOST)] = 50
     cursor: Cursor = None
     status: Annotated[PlanStatusName | None, says("Only those that show this.")] = None
     deleted: Annotated[bool, says("Also those that were deleted, but not purged.")] = False

@@ -21,8 +21,8 @@ _ALL_SHOWN = {"verb": "A terminal shows all of it."}
 
 class ListWorkers(Args, frozen=True, kw_only=True):
     plan: Annotated[str | None, says("Only those of this plan. Left out: of every plan that is not over.")] = None
-    state: Annotated[WorkerState | None, says("Only workers in this state, and no tasks.")] = None
-    all: Annotated[bool, says("Also of your other repositories.", absent=_ONE_REPOSITORY)] = False
+    state: Annotated[WorkerState | None, says("Show only workers in this state, and no tasks.")] = None
+    all: Annotated[bool, says("Include your other repositories.", absent=_ONE_REPOSITORY)] = False
 
 
 def _read_workers(library: Library, args: ListWorkers) -> WorkerList:
@@ -85,7 +85,7 @@ list_workers = Query(
 class GetJobTalk(OfWorker, frozen=True, kw_only=True):
     since: Annotated[
         int | None,
-        says("Only what was said after this event. Left out: the newest.", ge=0, le=LARGEST_SEQ),
+        says("Show only what was said after this event (default: the newest).", ge=0, le=LARGEST_SEQ),
     ] = None
     limit: Annotated[int, says("How many entries at most.", ge=1, le=MOST_ENTRIES, absent=_ALL_SHOWN)] = 50
 

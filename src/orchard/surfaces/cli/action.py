@@ -122,7 +122,7 @@ class Asked(Struct):
         return act_and_follow(self.terminal, self.app, act, self.plan, detach=self.detach, answer=answer)
 
 
-FOLLOWS = "The exit code is that of 'orchard run': 4 where the plan waits for a person."
+FOLLOWS = "The exit code is the same as for 'orchard run': 4 if the plan waits for you."
 """Stands in the help of every verb that stays with the work that goes on."""
 
 

@@ -45,19 +45,19 @@ def shared_options() -> list[click.Parameter]:
             expose_value=False,
             is_eager=True,
             callback=_remember,
-            help="Work in the repository of this folder, not in the current one.",
+            help="Use the repository of DIR instead of the current folder's.",
         ),
-        flag("--json", help="Print data for programs: one JSON document, or JSON lines."),
+        flag("--json", help="Print JSON for programs: one document, or one object a line."),
         flag("-q", "--quiet", help="Print only the result; errors still go to stderr."),
         click.Option(
             ("-v", "--verbose"),
             count=True,
             expose_value=False,
             is_eager=True,
-            help="Log on stderr what Orchard does; -vv logs everything.",
+            help="Log what Orchard does to stderr; -vv logs everything.",
         ),
-        flag("--no-color", help="Print no colours (NO_COLOR does the same)."),
-        flag("--no-pager", help="Show long answers without a pager (ORCHARD_PAGER=cat does the same)."),
+        flag("--no-color", help="Do not use colours (or set NO_COLOR)."),
+        flag("--no-pager", help="Do not use a pager for long output (or set ORCHARD_PAGER=cat)."),
     ]
 
 
@@ -190,9 +190,9 @@ cli = VerbGroup(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     help="""Run a plan of jobs in parallel, each in its own git worktree, and land the merged result.
 
-    A plan and a job are named by id, by name, or by the beginning of an id; if no plan is named, the newest is used.
-    Verbs that end, land or remove something take whole names only; without a name they mean the only plan to which
-    they can be applied.
+    Name a plan or a job by its id, its name, or the beginning of its id; if you name no plan, the newest is used.
+    Commands that end, land or remove something take whole names only; without a name, they take the only plan that
+    fits.
     """,
     epilog="Start with 'orchard demo', or with 'orchard init' and 'orchard run plan.yaml'.",
 )

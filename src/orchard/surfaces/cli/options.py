@@ -159,14 +159,13 @@ def jobs_argument(function: Any) -> Any:
     return click.argument("jobs", metavar="[JOB]...", nargs=-1, shell_complete=_jobs, callback=not_empty)(function)
 
 
-def plan_option(function: Any) -> Any:
-    return click.option(
-        "--plan",
-        metavar="PLAN",
-        shell_complete=_plans,
-        callback=not_empty,
-        help="The plan of the job (default: the newest).",
-    )(function)
+def plan_option(function: Any, said: str = "The plan of the job (default: the newest).") -> Any:
+    return click.option("--plan", metavar="PLAN", shell_complete=_plans, callback=not_empty, help=said)(function)
+
+
+def any_plan_option(function: Any) -> Any:
+    """`--plan` of a verb that is about all plans under way."""
+    return plan_option(function, "Only this plan (default: every plan that is not over).")
 
 
 def options_of(operation: Operation, words: Mapping[str, str] | None = None) -> Callable[[Any], Any]:
@@ -288,7 +287,7 @@ def params_option(function: Any) -> Any:
         metavar="NAME=VALUE",
         multiple=True,
         callback=_assignments,
-        help="A value for a parameter of the plan; may be given several times.",
+        help="Set a parameter of the plan; may be repeated.",
     )(function)
 
 
@@ -300,7 +299,7 @@ def env_option(function: Any) -> Any:
         metavar="NAME[=VALUE]",
         multiple=True,
         callback=_variables,
-        help="A variable for every job, over those of the plan; without a value, that of this shell.",
+        help="Set a variable for every job, overriding the plan's; without =VALUE, to this shell's value.",
     )(function)
 
 

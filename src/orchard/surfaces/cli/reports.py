@@ -80,11 +80,11 @@ def report_options(function: Any) -> Any:
     """`--summary` and `--junit`."""
     file = click.Path(path_type=Path, dir_okay=False)
     function = click.option(
-        "--junit", metavar="FILE", type=file, help="Write JUnit XML there when the plan ends: a test case per job."
+        "--junit", metavar="FILE", type=file, help="Write JUnit XML when the plan ends, one test case per job."
     )(function)
     return click.option(
         "--summary",
         metavar="FILE",
         type=file,
-        help=f"Write a summary in Markdown there when the plan ends; {STEP_SUMMARY} gets it without this.",
+        help=f"Write a Markdown summary when the plan ends; {STEP_SUMMARY} gets one without this.",
     )(function)

@@ -37,10 +37,10 @@ orchard resolve api --abort      # or give it up; what you edited is saved
 def resolve(terminal: Terminal, job: str | None, plan: str | None, go_on: bool, abort: bool, detach: bool) -> int:
     """JOB has failed because two jobs, or a job and the target branch, changed the same lines. This puts both sides
     into a worktree, with conflict markers as git writes them, and does not touch your own checkout. Edit the files
-    there; git's own commands, such as 'git status' and 'git mergetool', work there too. --continue takes the files
-    back, remembers for the plan how you resolved the conflict, and tries the job again; it refuses while markers are
-    left. --abort removes the worktree and saves what you edited. Without JOB, the only job with a conflict is meant.
-    The exit code of --continue is that of 'orchard run': 4 where the plan waits for a person.
+    there; git's own commands, such as 'git status' and 'git mergetool', work there too. --continue takes the files,
+    remembers for the plan how you resolved the conflict, and retries the job; it refuses while markers are left.
+    --abort saves what you edited and removes the worktree. Without JOB, it takes the only job with a conflict. The exit
+    code of --continue is the same as for 'orchard run': 4 if the plan waits for you.
     """
     if go_on and abort:
         raise UsageError("--continue and --abort exclude each other.")

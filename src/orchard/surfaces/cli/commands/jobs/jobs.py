@@ -104,7 +104,7 @@ def force_fail(asked: Asked) -> int:
 
 @action(approve_job, examples="orchard approve api\norchard approve login-3f2a:api --yes    # in a script")
 def approve(asked: Asked) -> int:
-    """Shows what the job changed first, and asks. Without a terminal, pass --yes; otherwise it exits with 4."""
+    """It first shows what the job changed, then asks. Without a terminal, pass --yes; otherwise it exits with 4."""
     _only_a_person(asked)
     asked.refuse()
     stat = asked.app.diff(asked.job, asked.plan, stat=True).decode(errors="replace")
@@ -115,13 +115,13 @@ def approve(asked: Asked) -> int:
 
 @action(reject_job, examples="orchard reject api 'The session must end after an hour'")
 def reject(asked: Asked) -> int:
-    """The agent goes back to work in its session; a job that no agent does has failed. What was rejected is kept."""
+    """The agent goes back to work in its session; a job without an agent fails. The rejected work is kept."""
     return asked.go_on()
 
 
 @action(allow_call, examples="orchard allow api\norchard allow login-3f2a:api --question 2 --always")
 def allow(asked: Asked) -> int:
-    """'orchard waiting' shows what it would do. The agent goes on at once."""
+    """'orchard waiting' shows what the agent would do. It goes on at once."""
     _only_a_person(asked)
     answer = asked.request()
     more = " It is not asked about again." if asked.values["always"] else ""
@@ -161,7 +161,7 @@ def _call(answer: Mapping[str, object]) -> str:
 
 @action(deploy_jobs, examples="orchard deploy models api\norchard deploy docs --plan login-3f2a --detach")
 def deploy(asked: Asked) -> int:
-    """Each starts when what it needs has succeeded. Without JOB, all that wait to be deployed are."""
+    """Each job starts when the jobs it needs have succeeded. Without JOB, all jobs that wait to be deployed start."""
     if asked.values["jobs"] is None:
         asked.values["jobs"] = asked.run.to_deploy
     if not asked.values["jobs"]:
@@ -179,9 +179,9 @@ orchard send api/subtask-k3x9p "Only the parser"   # to the agent of a subtask
 """,
 )
 def send(asked: Asked) -> int:
-    """An idle agent goes on at once, in its session, and what it answers is shown, that of a subtask too. One that is
-    at work is given MESSAGE when its turn ends; 'orchard interrupt' ends it now. One that is paused gets it when it is
-    resumed. MESSAGE '-' is read from stdin.
+    """An idle agent goes on at once in its session, and its answer is shown. A busy agent gets MESSAGE when its turn
+    ends ('orchard interrupt' ends the turn now), a paused one when you resume it. JOB may be a subtask. '-' reads
+    MESSAGE from stdin.
     """
     if asked.values["message"] == "-":
         asked.values["message"] = read_input("-", MESSAGE_BYTES).decode(errors="replace")
@@ -220,8 +220,8 @@ def _waits_for_resumption(asked: Asked, who: str) -> tuple[Line, Line]:
 
 @action(interrupt_worker, examples="orchard interrupt api && orchard send api 'Leave the database alone'")
 def interrupt(asked: Asked) -> int:
-    """Nothing fails and nothing is lost: it is idle then, with its session and its files, and waits for a message. If
-    one was sent already, it goes on with that.
+    """Nothing fails and nothing is lost: the agent keeps its session and its files, and waits for a message. If you
+    have sent one already, it goes on with that.
     """
     answer, job = asked.request(), asked.job
     who = f"subtask '{asked.subtask}'" if asked.subtask is not None else f"job '{job}'"
@@ -235,7 +235,7 @@ def interrupt(asked: Asked) -> int:
 
 @action(complete_task, examples="orchard complete api\norchard complete login-3f2a:api --detach")
 def complete(asked: Asked) -> int:
-    """What lies in the worktree of JOB is committed, checked and merged like any other work. A subtask ends, and the
+    """Orchard commits, checks and merges what is in the worktree of JOB, like any other work. A subtask ends, and the
     agent that asked for it can take over what it changed.
     """
     if (subtask := asked.subtask) is not None:
@@ -268,7 +268,7 @@ NOW: Mapping[str, str] = {
 @verb(
     "cancel",
     examples="""
-orchard cancel                    # the plan that is under way, if there is one only
+orchard cancel                    # the plan that is under way, if there is only one
 orchard cancel login-3f2a         # that plan
 orchard cancel login-3f2a:api     # one job of it; what needs the job is blocked
 orchard cancel api docs           # two jobs of the plan that is under way
@@ -280,8 +280,8 @@ orchard cancel backend --plan login-3f2a   # all jobs of a group
 @plan_option
 @options_of(cancel_plan)
 def cancel(terminal: Terminal, names: tuple[str, ...], plan: str | None, reason: str) -> int:
-    """Plans, jobs and groups are named in full: the beginning of a name is not enough. Where a name is that of a plan
-    and of a job, nothing is canceled. A group that has the name of a job is written with a slash: 'backend/'.
+    """Name plans, jobs and groups in full; the beginning of a name is not enough. If a name fits both a plan and a job,
+    nothing is canceled. Write a group that has the name of a job with a slash: 'backend/'.
     """
     app = app_of(terminal)
     found, jobs = _meant(app, names, plan)

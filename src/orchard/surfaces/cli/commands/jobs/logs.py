@@ -86,14 +86,14 @@ orchard logs api/subtask-k3x9p -f      # of a part that its agent handed to anot
 )
 @optional_job_argument
 @plan_option
-@click.option("-f", "--follow", is_flag=True, help="Go on as long as the job, or the plan, runs.")
-@click.option("--phase", type=PhaseChoice(), help="Only this phase.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="This attempt, not the last one.")
-@click.option("--all", "every", is_flag=True, help="All attempts.")
-@click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing while the job, or the plan, runs.")
+@click.option("--phase", type=PhaseChoice(), help="Show only this phase.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Show this attempt instead of the last one.")
+@click.option("--all", "every", is_flag=True, help="Show all attempts.")
+@click.option("-n", "--tail", type=click.IntRange(0), metavar="N", help="Show only the last N lines.")
 @click.option("--raw", is_flag=True, help="Print bytes as they are; secrets are still redacted.")
 def logs(terminal: Terminal, job: str | None, plan: str | None, follow: bool, **options: Any) -> None:
-    """Without JOB: what all jobs of the plan printed, in the order in which their phases began."""
+    """Without JOB, it prints the output of all jobs of the plan, in the order in which their phases began."""
     if options["every"] and options["attempt"] is not None:
         raise UsageError("'--all' and '--attempt' exclude each other.", "Give one of them.")
     app = app_of(terminal)

@@ -12,24 +12,24 @@ from orchard.engine.server.session import Session
 from orchard.model.plan import PlanId
 from orchard.operations.queries.workers import MOST_ENTRIES, GetJobTalk, ListWorkers, get_job_talk, list_workers
 from orchard.surfaces.cli.group import verb
-from orchard.surfaces.cli.options import app_of, job_argument, options_of, plan_option
+from orchard.surfaces.cli.options import any_plan_option, app_of, job_argument, options_of, plan_option
 from orchard.surfaces.cli.render import text
 from orchard.surfaces.cli.render.workers import entry_lines, worker_lines
 from orchard.surfaces.cli.terminal import Terminal
 
-NOBODY = "There is no plan that is not over; name one with --plan to see who worked on it."
+NOBODY = "No plan is under way; name one with --plan to see who worked on it."
 
 
 @verb(
     "workers",
     examples="""
 orchard workers                      # of every plan that is not over
-orchard workers --state idle         # who waits for a word of yours
+orchard workers --state idle         # agents that wait for a message from you
 orchard workers --plan login-3f2a --json
 orchard workers --all                # in all your repositories
 """,
 )
-@plan_option
+@any_plan_option
 @options_of(list_workers)
 def workers(terminal: Terminal, plan: str | None, state: str | None, all: bool) -> None:
     """Tasks are jobs that no agent has begun, and those that run a program. With --state, only workers are shown."""
@@ -50,10 +50,10 @@ orchard talk api -f                  # and what is said from now on
 @job_argument
 @plan_option
 @options_of(get_job_talk, {"limit": ""})
-@click.option("-f", "--follow", is_flag=True, help="Go on as long as an engine works.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing while an engine is at work.")
 def talk(terminal: Terminal, job: str, plan: str | None, since: int | None, follow: bool) -> None:
-    """The task, messages, updates, the agent's last words after each turn, and what it came to. With --json each entry
-    is an object on a line of its own.
+    """It prints the task, messages, updates, the agent's last words after each turn, and the result. With --json, each
+    entry is an object on a line of its own.
     """
     app = app_of(terminal)
     found, name = app.find_worker(job, plan, get_job_talk.name)

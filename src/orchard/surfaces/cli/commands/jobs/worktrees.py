@@ -34,8 +34,8 @@ EDITED = "What you change in there counts when the job is tried again: orchard r
 @job_argument
 @plan_option
 def path(terminal: Terminal, job: str, plan: str | None) -> None:
-    """A job has one from its start until its work has landed or is not needed any more; 'cleanup: false' in the plan
-    keeps it.
+    """A job has a worktree from its start until its work has landed or is no longer needed; 'cleanup: false' in the
+    plan keeps it.
     """
     run, job_id, folder = _worktree(app_of(terminal), job, plan)
     terminal.answer({"plan": run.id, "job": job_id, "path": str(folder)}, text.raw(str(folder)))
@@ -52,7 +52,7 @@ orchard shell api -- git status   # or one command
 @click.argument("job", metavar="JOB [-- COMMAND...]")
 @plan_option
 def shell(terminal: Terminal, job: str, plan: str | None) -> None:
-    """The shell is yours ($SHELL), and so are its rights; leave it with 'exit'. It has the variables ORCHARD_PLAN,
+    """It is your own shell ($SHELL), with your own rights; leave it with 'exit'. It has the variables ORCHARD_PLAN,
     ORCHARD_JOB, ORCHARD_WORKTREE and ORCHARD_BASE.
     """
     from orchard.process.takeover import become
@@ -111,8 +111,8 @@ orchard attach api --print    # the command that does so
 @click.option("--print", "prints", is_flag=True, help="Print the command instead of running it.")
 def attach(terminal: Terminal, job: str, plan: str | None, prints: bool) -> None:
     """The agent's program (claude, codex, copilot, gemini, qwen, opencode) opens the session of the job's last turn, in
-    the job's worktree and with your rights; no wall is around it. Not while the agent is at work: 'orchard send' says
-    something to it then. What is changed there counts when the job is tried again.
+    the job's worktree, with your rights and without a wall. It does not open while the agent is at work; use 'orchard
+    send' then. What you change there counts when you retry the job.
     """
     from orchard.process.takeover import become
 

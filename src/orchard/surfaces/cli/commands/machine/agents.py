@@ -66,9 +66,9 @@ NOTHING_USABLE = "No agent can be used here yet. Install one and log in; any of 
 @verb("agents", examples="orchard agents\norchard agents claude")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_agents_and_definitions)
 def agents(terminal: Terminal, name: str | None) -> None:
-    """NAME shows one of them, with how to install it and how to log in, or one definition with its text. What is marked
-    with * does the work that names no agent. Definitions are those of what is committed here, yours, and those of the
-    configuration.
+    """With NAME, it shows one agent, with how to install it and how to log in, or one definition with its text. The
+    agent marked with * does work that names no agent. Definitions come from the last commit, from your own folders, and
+    from the configuration.
     """
     from orchard.surfaces.cli.render.definitions import definition_list, definition_page
 
@@ -96,11 +96,13 @@ def agents(terminal: Terminal, name: str | None) -> None:
     "--agent",
     metavar="NAME",
     shell_complete=complete_agents,
-    help="Only the models of this agent (default: of all that are installed).",
+    help="Only the models of this agent (default: of all installed agents).",
 )
-@click.option("--refresh", is_flag=True, help="Ask again, and do not use what was found in the last hour.")
+@click.option("--refresh", is_flag=True, help="Ask again instead of using what was found in the last hour.")
 def models(terminal: Terminal, agent: str | None, refresh: bool) -> None:
-    """The tier (fast, standard, premium) is judged by the model's name; a plan can ask for it instead of a model."""
+    """Orchard judges the tier (fast, standard, premium) by the model's name; a plan can ask for a tier instead of a
+    model.
+    """
     found = agents_here(terminal)
     names = [_known(found, agent)] if agent else [name for name in found.names if found.missing(name) is None]
     told = Models(found, user_cache()).all(names, refresh=refresh)
@@ -260,19 +262,19 @@ orchard agent "List the endpoints" --json     # everything that happens as JSON 
 """,
 )
 @click.argument("task", metavar="TASK")
-@click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by its provider's name for it.")
+@click.option("--model", metavar="MODEL", callback=not_empty, help="The model, as its provider names it.")
 @click.option(
     "--provider",
     type=click.Choice(["anthropic", "openai"]),
-    help="The kind of API; 'openai' is any that is compatible.",
+    help="The kind of API; 'openai' includes compatible ones.",
 )
-@click.option("--max-turns", metavar="N", type=click.IntRange(1, MOST_TURNS), help="Calls of the model at most.")
-@click.option("--session", metavar="ID", callback=not_empty, help="Go on with this conversation.")
+@click.option("--max-turns", metavar="N", type=click.IntRange(1, MOST_TURNS), help="Call the model at most N times.")
+@click.option("--session", metavar="ID", callback=not_empty, help="Continue this session.")
 @click.option(
     "--tools",
     metavar="TOOLS",
     callback=tools_option,
-    help="What it may use: read-only, edit, all, ask, or names.",
+    help="Which tools it may use: read-only, edit, all, ask, or names.",
 )
 def agent(
     terminal: Terminal,
@@ -283,8 +285,8 @@ def agent(
     session: str | None,
     tools: Tools,
 ) -> int:
-    """It edits the files that are there, without a worktree and without a commit. The exit code is 0 when it is done, 1
-    when it is not, 3 when the session is not there, 124 when its time is over and 130 when it was interrupted.
+    """It edits the files in place, without a worktree or a commit. The exit code is 0 if the agent finishes, 1 if it
+    does not, 3 if there is no such session, 124 if time runs out, and 130 if you interrupt it.
     """
     wanted = read_words(task, "task", 'orchard agent "Add a --version option"')
     app = app_here(terminal)

@@ -52,9 +52,9 @@ orchard bench --folder /mnt/fast --rounds 5 --json
 def bench(
     terminal: Terminal, names: tuple[str, ...], jobs: int, parallel: int, rounds: int, folder: Path | None
 ) -> int:
-    """Everything happens in scratch copies, which are removed: your checkout, branches and settings are not touched.
-    Each figure stands beside that of a bare script that does the same without any of the promises, measured alternately
-    in the same run.
+    """It works in scratch copies and removes them: your checkout, branches and settings are not touched. Each figure
+    stands beside that of a bare script that does the same without any of the promises, measured alternately in the same
+    run.
 
     NAME is what to measure: jobs (whole plans), worktrees, merge, journal or start; without it, everything.
     """

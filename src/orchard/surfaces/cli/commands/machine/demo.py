@@ -75,10 +75,10 @@ class Scratch(Struct):
 
 
 @verb("demo", examples="orchard demo\norchard demo --folder ~/orchard-demo")
-@click.option("--folder", type=click.Path(path_type=Path), help="Make the repository here (and keep it).")
+@click.option("--folder", type=click.Path(path_type=Path), help="Create the repository in this folder, and keep it.")
 @click.option("--keep", is_flag=True, help="Keep the repository.")
 def demo(terminal: Terminal, folder: Path | None, keep: bool) -> int:
-    """Needs git and python3 only: no key, no network, no change to anything of yours."""
+    """It needs only git and python3: no key and no network. It changes nothing of yours."""
     with scratch_folder(folder, keep) as scratch:
         project = make_project(scratch.folder)
         terminal.say([("A scratch repository with a small Python program is in ", ""), (safe(project.top), "name")])

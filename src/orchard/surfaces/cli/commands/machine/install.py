@@ -81,7 +81,7 @@ def _host_options(function: Any) -> Any:
             show_default=True,
             help="For this repository, or for you everywhere.",
         ),
-        click.option("--host", type=click.Choice(list(HOSTS)), required=True, help="The program to register it with."),
+        click.option("--host", type=click.Choice(list(HOSTS)), required=True, help="The program whose file is meant."),
     ):
         function = option(function)
     return function
@@ -104,7 +104,7 @@ orchard mcp install --host cursor --print           # only show what would be wr
 @click.option(
     "--portable/--absolute",
     default=None,
-    help="Name 'orchard' as the PATH finds it, the default in a repository if it does; or this one by its path.",
+    help="Write 'orchard', to be found on the PATH (the default in a repository, if it is there), or this one's path.",
 )
 @click.option("--replace", is_flag=True, help="Replace another entry of that name.")
 @click.option("--print", "only_print", is_flag=True, help="Print what would be written and where; change nothing.")
@@ -121,8 +121,9 @@ def install_server(
     only_print: bool,
     yes: bool,
 ) -> int:
-    """Shows how the host's file changes and asks. What was in the file is kept beside it. Where no person can be asked,
-    --yes is needed: the exit code is 4 without it, and when an entry of that name is another one, until --replace.
+    """It shows how the host's file changes, then asks. A copy of the old file stays beside it. Without a terminal, pass
+    --yes; otherwise it exits with 4. A different entry of the same name is replaced only with --replace; otherwise it
+    exits with 4.
     """
     asked = _asked(terminal, host, scope, name)
     words = _words(toolsets, read_only)
@@ -163,7 +164,7 @@ def install_server(
 @click.option("--force", is_flag=True, help="Remove an entry of that name even if it does not start Orchard.")
 @yes_option
 def uninstall_server(terminal: Terminal, host: str, scope: Scope, name: str, force: bool, yes: bool) -> int:
-    """A file in which nothing else is left is removed."""
+    """It also removes a file in which nothing else is left."""
     asked = _asked(terminal, host, scope, name)
     found = look(asked.place.file, asked.place.inside, private=asked.place.private)
     there, after = asked.edited(found, None)
@@ -302,9 +303,7 @@ orchard skill install --print              # only print the page
 def install_skill(
     terminal: Terminal, host: str | None, folder: Path | None, user: bool, replace: bool, only_print: bool, yes: bool
 ) -> int:
-    """Shows the page as a change and asks; where no person can be asked, --yes is needed, and the exit code is 4
-    without it.
-    """
+    """It shows the page as a change, then asks. Without a terminal, pass --yes; otherwise it exits with 4."""
     page = skill_page()
     if only_print:
         if terminal.json:

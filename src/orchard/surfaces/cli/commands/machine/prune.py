@@ -60,10 +60,9 @@ def _age(context: click.Context, parameter: click.Parameter, value: str | None) 
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @yes_option
 def prune(terminal: Terminal, older_than: float | None, worktrees: bool, dry_run: bool, yes: bool) -> int:
-    """Their commits that have not landed, their saved work and their logs are removed for good; what has landed stays.
-    Plans that are under way or wait for a person are never meant. Without a terminal, pass --yes; otherwise it exits
-    with 4. A plan that cannot be purged is left and told with the reason, and the exit code is 1. Warm worktrees that
-    have waited as long for the next run go as well.
+    """It permanently removes their commits that have not landed, their saved work and their logs; what has landed
+    stays. It never touches plans that are under way or wait for you. It also removes warm worktrees that have waited
+    that long for the next run. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     app, now = app_of(terminal), time.time()
     if older_than is None and not worktrees:

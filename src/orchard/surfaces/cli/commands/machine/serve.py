@@ -76,8 +76,9 @@ class ServeCommand(VerbCommand):
 )
 @click.option("--background", is_flag=True, help="Run in the background; return when it is ready.")
 def serve(terminal: Terminal, /, repo: tuple[Path, ...], every: bool, background: bool, **options: Any) -> int:
-    """It prints a link that opens the page in a browser, once and within ten minutes; run it again for a new link. The
-    first ctrl-c or SIGTERM lets running jobs finish and starts nothing new, the second stops them, the third at once.
+    """It prints a link that opens the dashboard in a browser, once and within ten minutes; run it again for a new link.
+    The first ctrl-c or SIGTERM lets running jobs finish and starts nothing new, the second stops them, and the third
+    stops everything at once.
     """
     ready = _ready_descriptor()
     try:

@@ -18,9 +18,9 @@ from orchard.surfaces.next_steps import in_commands
 @click.option("--show", is_flag=True, help="Only show what would be agreed to, and its digest.")
 @click.option("-y", "--yes", metavar="DIGEST", help="Do not ask: agree to what `--show` printed with this digest.")
 def trust(terminal: Terminal, show: bool, yes: str | None) -> int:
-    """Settings in a repository that run programs or loosen safety, and files such as .claude or .mcp.json, count only
-    after this. A change of them needs a new agreement. Where there is no terminal, `--yes` and the digest say which
-    content you have read. A job cannot agree to anything.
+    """Orchard uses settings of a repository that run programs or loosen safety, and files such as .claude or .mcp.json,
+    only after you agree to them, and asks again when they change. Without a terminal, pass --yes with the digest of
+    what you have read. A job cannot agree to anything.
     """
     from orchard.surfaces.cli.consent import run_trust
 

@@ -37,8 +37,8 @@ def _known(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @verb("help", examples="orchard help plan-file\norchard help run\norchard help planning\norchard help agents.md")
 @click.argument("topic", metavar="[TOPIC]", required=False, shell_complete=_known)
 def help_about(terminal: Terminal, topic: str | None) -> None:
-    """TOPIC is a command, or a page of the documentation, which comes with Orchard. Where a command has the name of a
-    page, the page is meant by its file: agents.md.
+    """TOPIC is a command, or a page of the documentation, which comes with Orchard. If a command and a page have the
+    same name, name the page by its file: agents.md.
     """
     name = "" if topic is None else topic.removeprefix("docs/")
     stem = name.removesuffix(PAGE)

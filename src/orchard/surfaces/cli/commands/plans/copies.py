@@ -28,7 +28,7 @@ orchard clone login-3f2a --json                 # the fields of the plan file as
 )
 @plan_argument
 @click.option("--run", "runs", is_flag=True, help="Run the new plan at once instead of printing it.")
-@click.option("--name", metavar="NAME", help="Call the new plan this.")
+@click.option("--name", metavar="NAME", help="The name of the new plan.")
 @landing_options
 @options_of(clone_plan, {"fields": "", "scaffolding": ""})
 @detach_option
@@ -41,8 +41,8 @@ def clone(
     idempotency_key: str | None,
     **given: Any,
 ) -> int:
-    """It is printed as a plan file, with its jobs as they are now: what 'orchard reshape' and 'orchard retry --work'
-    changed included, parameters put in. Without PLAN the newest plan is meant.
+    """The copy has the jobs as they are now: with what 'orchard reshape' and 'orchard retry --work' changed, and with
+    parameters filled in. The default is the newest plan.
     """
     app = app_for_work(terminal) if runs else app_of(terminal)
     found = app.find_plan(plan)

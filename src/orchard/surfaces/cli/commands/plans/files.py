@@ -27,10 +27,10 @@ from orchard.surfaces.next_steps import in_commands
 
 
 @verb("init", examples="orchard init\norchard init --config")
-@click.option("--config", is_flag=True, help="Write an orchard.toml with the settings, commented out, instead.")
+@click.option("--config", is_flag=True, help="Write an orchard.toml instead, with all settings commented out.")
 @click.argument("name", metavar="[FILE]", required=False)
 def init(terminal: Terminal, config: bool, name: str | None) -> int:
-    """Nothing that exists is overwritten."""
+    """It does not overwrite existing files."""
     return run_init(terminal, terminal.repo, config=config, name=name)
 
 
@@ -38,8 +38,8 @@ def init(terminal: Terminal, config: bool, name: str | None) -> int:
 @plan_files_argument
 @params_option
 def validate(terminal: Terminal, files: tuple[str, ...], params: dict[str, str]) -> None:
-    """In a repository its agents, models, base, target and the plan that it waits for are looked for as well. Without
-    PLAN the file plan.yaml is meant. The problems of several files are told together.
+    """In a repository, it also checks that the agents, models, base, target, files with tasks, and the plan to wait for
+    exist. The default is plan.yaml. Given several files, it reports the problems of all of them.
     """
     wrong: list[Problem] = []
     for file in files:
@@ -130,7 +130,7 @@ def _read(terminal: Terminal, file: str) -> tuple[bytes, str]:
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) -> int:
-    """PLAN is a file if there is such a file, else the id or name of a plan; without it the newest plan is drawn."""
+    """PLAN is a file if one of that name exists, otherwise the id or name of a plan; the default is the newest plan."""
     if plan is not None and (plan == "-" or os.path.isfile(find_file(terminal, plan))):  # noqa: PTH113
         return show_graph(terminal, plan_in(terminal, plan), None, form, output)
     app = app_of(terminal)
@@ -142,7 +142,7 @@ def graph(terminal: Terminal, plan: str | None, form: str, output: Path | None) 
 @verb("schema", examples="orchard schema > plan.schema.json\norchard schema settings > orchard.schema.json")
 @click.argument("what", type=click.Choice(get_args(What)), default="plan")
 def schema(terminal: Terminal, what: What) -> None:
-    """Files that 'orchard init' wrote name them in their first line, for editors that look there."""
+    """Files that 'orchard init' writes name their schema in the first line, where editors look for it."""
     terminal.data(SCHEMAS[what]())
 
 

@@ -29,7 +29,7 @@ from orchard.surfaces.next_steps import in_commands
 @click.option("--deleted", is_flag=True, help="Show deleted plans as well.")
 @click.option("-n", "--limit", type=click.IntRange(1), metavar="N", help="Show only the newest N.")
 def list_plans(terminal: Terminal, deleted: bool, status: str | None, limit: int | None) -> None:
-    """A plan that has landed and was taken back again is shown as undone."""
+    """A plan that landed and was then undone is shown as undone."""
     repo = find_repository(terminal.repo)
     settings = load_settings(repo.main_top or repo.top, {}, os.environ, common_dir=repo.common_dir)
     terminal.note(*[text.warning(warning) for warning in settings.warnings])

@@ -31,13 +31,13 @@ from orchard.surfaces.cli.terminal import Terminal, read_input
     pause_plan,
     worker=pause_worker,
     examples="""
-orchard pause                      # the plan that is under way, if there is one only
+orchard pause                      # the plan that is under way, if there is only one
 orchard pause login-3f2a:api       # the agent of one job: its turn ends, and what is sent to it waits
 orchard pause api/subtask-k3x9p    # the agent of a subtask
 """,
 )
 def pause(asked: Asked) -> int:
-    """PLAN may name a job or a subtask instead: then its agent is paused, and nothing else."""
+    """If PLAN names a job or a subtask, only its agent is paused."""
     answer = asked.request()
     if asked.operation is pause_worker:
         said = text.done(f"The agent of '{safe(asked.job)}' is paused.")
@@ -49,7 +49,9 @@ def pause(asked: Asked) -> int:
 
 @action(finalize_plan, examples="orchard finalize login-3f2a")
 def finalize(asked: Asked) -> int:
-    """It starts then. Such a plan is made through the API or an AI chat, and waits until you say it is complete."""
+    """The plan then starts. Such a plan is built through the API or by an AI chat, and waits until you say that it is
+    complete.
+    """
     return asked.go_on()
 
 
@@ -58,15 +60,15 @@ def finalize(asked: Asked) -> int:
     words={"budget": "What it may use from now on: tokens, cost, minutes."},
     worker=resume_worker,
     examples="""
-orchard resume                                    # the plan that is paused or interrupted, if there is one only
+orchard resume                                    # the plan that is paused or interrupted, if there is only one
 orchard resume login-3f2a --budget tokens=500000  # with another budget; what it used so far does not count
 orchard resume login-3f2a --budget cost=5,minutes=60
 orchard resume api/subtask-k3x9p                  # an agent that was paused goes on in its session
 """,
 )
 def resume(asked: Asked) -> int:
-    """A plan that waits because its budget is used up may use as much again, or what '--budget' says. PLAN may name a
-    job or a subtask instead, whose agent was paused.
+    """A plan that has used up its budget gets the same budget again, or the one that --budget names. If PLAN names a
+    job or a subtask, its paused agent goes on.
     """
     if asked.operation is resume_worker:
         if asked.subtask is None:
@@ -89,8 +91,8 @@ def _what_became(moving: LandingIntended | UndoIntended, now: Run) -> str:
 
 @action(land_plan, examples="orchard land\norchard land login-3f2a --yes    # in a script")
 def land(asked: Asked) -> int:
-    """It waits because the plan says 'land: ask', or because the checkout of the target had edits in the way. A landing
-    that was undone lands again if you name its plan. Without a terminal, pass --yes; otherwise it exits with 4.
+    """A plan waits if it says 'land: ask', or if edits in the checkout of the target were in the way. This also lands a
+    result again whose landing was undone. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     plan = asked.summary
     where = f" on '{safe(plan.target.branch)}'" if plan.target.branch else ""
@@ -106,9 +108,9 @@ orchard pr login-3f2a --draft
 """,
 )
 def pr(asked: Asked) -> int:
-    """The result goes to the remote that git would push the target to, with your own git credentials. The pull request
-    is opened on GitHub or GitLab with GH_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN, else by 'gh' or 'glab'. Nothing of yours
-    is moved here. It may be asked for again: there is one pull request, which is updated.
+    """The result goes to the remote that git would push the target to, with your own git credentials. Orchard opens the
+    pull request on GitHub or GitLab with GH_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN, else with 'gh' or 'glab'. None of your
+    branches moves. Run it again to update the same pull request.
     """
     asked.refuse()
     plan = asked.summary
@@ -124,9 +126,9 @@ orchard undo login-3f2a --revert  # the branch went on: a new commit takes the l
 """,
 )
 def undo(asked: Asked) -> int:
-    """Without PLAN the last landing that is not undone is meant. Refused when the branch has moved since, unless you
-    pass --revert. The plan's commits are kept under refs/orchard. Without a terminal, pass --yes; otherwise it exits
-    with 4.
+    """The default is the last landing that has not been undone. It refuses if the branch has moved since, unless you
+    pass --revert. The plan's commits stay under refs/orchard. Without a terminal, pass --yes; otherwise it exits with
+    4.
     """
     plan, landed, revert = asked.summary, asked.run.landed, bool(asked.values.get("revert"))
     question = f"Move '{safe(plan.target.branch)}' back to where it was before plan {plan.id} landed?"
@@ -160,8 +162,8 @@ def undo(asked: Asked) -> int:
     examples="orchard delete login-3f2a\norchard delete login-3f2a --yes    # in a script",
 )
 def delete(asked: Asked) -> int:
-    """Stops what it runs, saves what its worktrees hold, and removes them. PLAN is a whole id or name, and may be left
-    out where there is one plan only. Without a terminal, pass --yes; otherwise it exits with 4.
+    """It stops what the plan runs, saves what is in its worktrees, and removes them. PLAN is a whole id or name; you
+    can leave it out if there is only one plan. Without a terminal, pass --yes; otherwise it exits with 4.
     """
     name, plan = safe(asked.summary.name), asked.plan
     asked.confirm(f"Hide plan '{name}' ({plan}) and stop what it runs? Its commits are kept.")
@@ -183,7 +185,7 @@ def _left_folders(folders: Sequence[str], warnings: Sequence[str]) -> list[Line]
 
 @action(purge_plan, examples="orchard purge login-3f2a --yes")
 def purge(asked: Asked) -> int:
-    """What has landed stays. PLAN is a whole id or name; without it the plan that was deleted last is meant. Without a
+    """What has landed stays. PLAN is a whole id or name; the default is the plan that was deleted last. Without a
     terminal, pass --yes; otherwise it exits with 4.
     """
     name, plan = safe(asked.summary.name), asked.plan
@@ -202,7 +204,9 @@ echo '[{"op": "add", "job": {"id": "extra", "work": "make extra"}}]' | orchard r
 )
 @click.argument("plan", metavar="PLAN", callback=not_empty)
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--remove", metavar="JOB", multiple=True, help="Remove a job; what needed it then needs what it needed.")
+@click.option(
+    "--remove", metavar="JOB", multiple=True, help="Remove a job; jobs that needed it then need what it needed."
+)
 @click.option("--set-needs", metavar="JOB=A,B", multiple=True, help="Make a job need exactly these others.")
 @click.option(
     "--resolver",
@@ -217,8 +221,8 @@ def reshape(
     set_needs: tuple[str, ...],
     resolver: str | None,
 ) -> int:
-    """FILE holds a list of changes as YAML or JSON: 'add', 'remove', 'set_needs', 'add_before', 'add_after'. All of
-    them are made, or none.
+    """FILE holds a list of changes as YAML or JSON: 'add', 'remove', 'set_needs', 'add_before', 'add_after'. Either all
+    of them are made, or none.
     """
     app = app_of(terminal)
     found = app.find_plan(plan)

@@ -62,15 +62,22 @@ orchard run --summary summary.md --junit jobs.xml     # for a CI server
 )
 @plan_file_argument
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would run, and start nothing.")
-@click.option("--only", metavar="JOB", multiple=True, help="Run this job or group, and what it needs; may be repeated.")
+@click.option(
+    "--only", metavar="JOB", multiple=True, help="Run only this job or group, and what it needs; may be repeated."
+)
 @env_option
 @params_option
 @landing_options
 @click.option(
-    "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Jobs at once; 0: no limit."
+    "--max-parallel",
+    metavar="N",
+    type=click.IntRange(0, limits.MAX_PARALLEL),
+    help="Run at most N jobs at once; 0 means no limit.",
 )
-@click.option("--heal/--no-heal", default=None, help="Whether an agent may heal failures of jobs that do not say.")
-@click.option("--push/--no-push", default=None, help="Whether to push the target after it has landed.")
+@click.option(
+    "--heal/--no-heal", default=None, help="Whether an agent may heal jobs that do not set 'heal' themselves."
+)
+@click.option("--push/--no-push", default=None, help="Whether to push the target branch after landing.")
 @click.option("--start-paused", is_flag=True, help="Submit the plan paused; start it with 'orchard resume'.")
 @options_of(create_plan, {"file": "", "scaffolding": ""})
 @report_options
@@ -88,9 +95,9 @@ def run(
     idempotency_key: str | None,
     **changes: Any,
 ) -> int:
-    """PLAN is YAML, JSON or TOML; '-' reads it from stdin, and without it the file plan.yaml is meant. The exit code is
-    0 when the plan has succeeded, 1 when it failed, 4 when it waits for a person, and 130 when it was canceled. In a
-    terminal ctrl-c cancels the plan, and ctrl-d leaves it: it goes on in the background, as when you close it.
+    """PLAN is a YAML, JSON or TOML file; '-' reads it from stdin. The default is plan.yaml. The exit code is 0 if the
+    plan succeeds, 1 if it fails, 4 if it waits for you, and 130 if it is canceled. In a terminal, ctrl-c cancels the
+    plan; ctrl-d leaves it running in the background, and so does closing the terminal.
     """
     reports = Reports(summary, junit)
     reports.check(detach=detach)
@@ -176,9 +183,9 @@ orchard help planning                         # what agents are told about good 
     metavar="NAME",
     callback=not_empty,
     shell_complete=complete_agents,
-    help="The agent to ask (default: yours).",
+    help="The agent to ask (default: your default agent).",
 )
-@click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by the name the agent knows it by.")
+@click.option("--model", metavar="MODEL", callback=not_empty, help="The model, as the agent names it.")
 @click.option(
     "--timeout",
     type=click.FloatRange(1, LONGEST),
@@ -191,7 +198,7 @@ orchard help planning                         # what agents are told about good 
     type=click.Path(path_type=Path, dir_okay=False),
     help="Save the plan here (default: a file named after the goal).",
 )
-@click.option("--run", is_flag=True, help="Run the plan afterwards, once you have agreed to it.")
+@click.option("--run", is_flag=True, help="Run the plan afterwards, if you agree to it.")
 @yes_option
 def plan(
     terminal: Terminal,
@@ -203,9 +210,9 @@ def plan(
     run: bool,
     yes: bool,
 ) -> int:
-    """The agent looks at a copy of what is committed and changes nothing. Its plan is checked, and it is told what is
-    wrong with it at most three times. Nothing runs until you say so: without a
-    terminal '--run' needs --yes; otherwise it exits with 4.
+    """The agent works on a copy of the last commit and changes nothing. Orchard checks its plan, and up to three times
+    sends it back with what is wrong. Nothing runs until you agree: without a terminal, --run needs --yes; otherwise it
+    exits with 4.
     """
     if run and not yes and not terminal.can_ask:
         raise NeedsPerson("Cannot ask without a terminal whether the plan may run.", "Add --yes, or leave --run out.")

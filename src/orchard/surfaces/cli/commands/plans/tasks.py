@@ -44,19 +44,22 @@ orchard do "Upgrade to the new logger" --check "pytest -q" --land ask
     metavar="NAME",
     callback=not_empty,
     shell_complete=complete_agents,
-    help="The agent for tasks that name none (default: yours).",
+    help="The agent for tasks that name none (default: your default agent).",
 )
-@click.option("--model", metavar="MODEL", callback=not_empty, help="The model, by the name the agent knows it by.")
+@click.option("--model", metavar="MODEL", callback=not_empty, help="The model, as the agent names it.")
 @click.option(
-    "--check", "checks", metavar="COMMAND", multiple=True, help="A check that the result of each task has to pass."
+    "--check", "checks", metavar="COMMAND", multiple=True, help="A command that has to pass on the result of each task."
 )
-@click.option("--verify", metavar="COMMAND", help="A check that the merged result has to pass before it lands.")
+@click.option("--verify", metavar="COMMAND", help="A command that has to pass on the merged result before it lands.")
 @click.option("--name", metavar="TEXT", callback=not_empty, help="The name of the plan (default: the first task).")
 @click.option("-n", "--dry-run", is_flag=True, help="Show what would run, and start nothing.")
 @env_option
 @landing_options
 @click.option(
-    "--max-parallel", metavar="N", type=click.IntRange(0, limits.MAX_PARALLEL), help="Tasks at once; 0: no limit."
+    "--max-parallel",
+    metavar="N",
+    type=click.IntRange(0, limits.MAX_PARALLEL),
+    help="Run at most N tasks at once; 0 means no limit.",
 )
 @report_options
 @detach_option
@@ -69,9 +72,9 @@ def do(
     detach: bool,
     **given: Any,
 ) -> int:
-    """Every task is a job of its own, in a git worktree of its own; all run at the same time, and their work is merged,
-    checked and landed as that of a plan file. A task that begins with '@NAME' is for the agent of that name.
-    The exit code is that of 'orchard run'.
+    """Each task becomes a job in its own git worktree. The jobs run in parallel, and Orchard merges, checks and lands
+    their work as for a plan file. A task that begins with '@NAME' goes to the agent of that name. The exit code is the
+    same as for 'orchard run'.
     """
     from orchard.planfile.parse import parse_value  # brings a YAML reader
 

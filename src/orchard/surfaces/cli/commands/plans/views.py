@@ -72,7 +72,7 @@ def job(terminal: Terminal, job: str, plan: str | None) -> None:
 @job_argument
 @plan_option
 def subtask(terminal: Terminal, job: str, plan: str | None) -> None:
-    """JOB is 'JOB/subtask-xxxxx'; 'orchard job JOB' lists them. Its whole result is printed."""
+    """JOB is 'JOB/subtask-xxxxx'; 'orchard job JOB' lists them. The whole result is printed."""
     from orchard.surfaces.cli.render.job_page import subtask_page
     from orchard.surfaces.cli.render.tree import look_now
 
@@ -115,7 +115,7 @@ orchard diff | git apply
 @click.option("--stat", is_flag=True, help="Show only how much changed in which file.")
 @click.option("--name-only", is_flag=True, help="Show only which files changed.")
 def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool, name_only: bool) -> None:
-    """PATHs are seen from the top of the repository."""
+    """PATHs are relative to the top of the repository."""
     if stat and name_only:
         raise UsageError("'--stat' and '--name-only' exclude each other.", "Give one of them.")
     app = app_of(terminal)
@@ -151,7 +151,7 @@ NOTHING = "Nothing waits for a person."
 
 @verb("waiting", examples="orchard waiting\norchard waiting --quiet || echo 'Orchard needs you'")
 def waiting(terminal: Terminal) -> int:
-    """The exit code is 4 when something waits, in any plan of this repository, and 0 when nothing does."""
+    """The exit code is 4 if anything in this repository waits for you, and 0 if nothing does."""
     found = app_of(terminal).waiting()
     lines = [line for row in found for line in waiting_lines(row)]
     terminal.answer(found, *(lines or ([] if terminal.quiet else [text.done(NOTHING)])))
@@ -176,7 +176,7 @@ def waiting_lines(row: Waiting) -> list[Line]:
 
 @verb("usage", examples="orchard usage\norchard usage login-3f2a --by model\norchard usage --json")
 @plan_argument
-@click.option("--by", type=click.Choice(WAYS), help="How to add it up (default: by job, attempt and model).")
+@click.option("--by", type=click.Choice(WAYS), help="How to group the figures (default: by job, attempt and model).")
 def usage(terminal: Terminal, plan: str | None, by: str | None) -> None:
     document = app_of(terminal).usage(plan)
     terminal.answer(document, *(() if terminal.json else usage_lines(document, by)))
@@ -196,10 +196,10 @@ orchard events -f --json              # as it happens, an object a line
 )
 @plan_argument
 @options_of(list_events)
-@click.option("-f", "--follow", is_flag=True, help="Go on as long as an engine works.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing while an engine is at work.")
 def events(terminal: Terminal, plan: str | None, follow: bool, since: int | None, limit: int | None) -> None:
-    """Each line has the event's number, its time, its plan, its name and what it tells; with --json it is an object.
-    Without --limit all of them are shown.
+    """Each line shows an event's number, time, plan, name and details; with --json, each is an object. Without --limit,
+    all events are shown.
     """
     if follow and limit is not None:
         raise UsageError("--follow and --limit exclude each other.", hint="Give one of them.")
@@ -272,7 +272,9 @@ def _short(value: Any) -> str:
 @click.option("--list", "listing", is_flag=True, help="List what was saved (as without arguments).")
 @plan_option
 def recover(terminal: Terminal, ref: str | None, folder: Path | None, listing: bool, plan: str | None) -> None:
-    """Everything that lay in a worktree before it was removed or reset is saved; REF is one line of the list."""
+    """Orchard saves what is in a worktree before it removes or resets the worktree. REF is the first word of a line in
+    the list.
+    """
     if listing and ref is not None:
         raise UsageError("'--list' takes no REF.", f"orchard recover {safe(ref)} FOLDER")
     app = app_of(terminal)

@@ -52,7 +52,9 @@ orchard wait --summary summary.md --junit jobs.xml
 )
 @report_options
 def wait(terminal: Terminal, plan: str | None, timeout: float | None, summary: Path | None, junit: Path | None) -> int:
-    """The exit code is that of 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is up."""
+    """The exit code is the same as for 'orchard run': 0 succeeded, 1 failed, 4 waiting, 130 canceled; 124 when time is
+    up.
+    """
     if timeout is not None and not math.isfinite(timeout):
         raise UsageError("'--timeout' must be a finite number of seconds.", "Leave it out to wait for ever.")
     reports = Reports(summary, junit)
@@ -105,9 +107,9 @@ FULL_SCREEN = "uv tool install 'orchard-agents[watch]'; or: pip install 'orchard
 @plan_argument
 @click.option("--all", "everywhere", is_flag=True, help="Show the plans of all your repositories.")
 def watch(terminal: Terminal, plan: str | None, everywhere: bool) -> int:
-    """Shows the plans, the jobs of one of them with their phases, and the log, the diff and the details of a job. Keys
-    cancel, retry, pause, approve and land; '?' lists them, and 'q' leaves while the plans go on. This needs the extra
-    'watch'; without it the jobs of one plan are shown, and 'q' leaves.
+    """It shows the plans, the jobs of one plan with their phases, and the log, the diff and the details of a job. Keys
+    cancel, retry, pause, approve and land; '?' lists them, and 'q' quits while the plans go on. This needs the extra
+    'watch'; without it, you see the jobs of one plan, and 'q' quits.
     """
     if not terminal.live or not is_terminal(sys.stdin):
         raise UsageError("A plan can be watched on a terminal only.", "orchard wait; or: orchard status")
