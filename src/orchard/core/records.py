@@ -17,6 +17,7 @@ SUBTASK_OVER = frozenset({"completed", "failed", "stopped", "interrupted"})
 SUBTASK_AT_REST = frozenset({"idle", "paused"})
 """A subtask that has neither a slot nor a turn, only a folder, and waits to be told more."""
 DEAD = frozenset({JobState.FAILED, JobState.CANCELED})
+_SHOWN = {state: JobStatus(state.value) for state in JobState}
 
 
 class PhaseRecord(Struct):
@@ -363,7 +364,7 @@ class JobRecord(Struct):
     @property
     def status(self) -> JobStatus:
         if self.state is not JobState.PENDING:
-            return JobStatus(self.state.value)
+            return _SHOWN[self.state]
         if self.dead:
             return JobStatus.BLOCKED
         waits = self.hold is not None or self.undeployed

@@ -156,7 +156,8 @@ class Run:
 
     @property
     def is_active(self) -> bool:
-        return bool(self.counts[JobStatus.RUNNING] or self.counts[JobStatus.SCHEDULED])
+        known = self.counts.get  # not by index: that is slow for what was never counted
+        return bool(known(JobStatus.RUNNING) or known(JobStatus.SCHEDULED))
 
     def active_seconds(self, now: float) -> float:
         """For how long at least one job has been worked on."""

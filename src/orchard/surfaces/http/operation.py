@@ -7,7 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -131,7 +131,7 @@ def answer(question: Callable[[], object]) -> Response:
 Run = Callable[[Asked], Awaitable[Response | Json]]
 
 
-class Operation(Struct, frozen=True):
+class Operation(Struct, frozen=True, dict=True):
     name: str
     """Its id in the document; what generated clients call their function."""
     method: str
@@ -169,7 +169,7 @@ class Operation(Struct, frozen=True):
     def writes(self) -> bool:
         return self.method != "GET"
 
-    @property
+    @cached_property
     def parts(self) -> tuple[str, ...]:
         return tuple(self.path.strip("/").split("/"))
 
