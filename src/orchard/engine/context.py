@@ -43,6 +43,8 @@ class Context(Struct, dict=True):
     phase: Phase = Phase.MERGE_FI
     healed: bool = False
     """Whether an agent has healed something since the last commit."""
+    edited: bool | None = None
+    """Whether the worktree was edited after the check that failed; None: not looked at."""
     notes: list[str] = field(default_factory=list)
     subtask: str | None = None
     """The subtask whose worktree and turns these are; None: the attempt's own."""

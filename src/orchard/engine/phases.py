@@ -150,6 +150,8 @@ async def _take_folder(context: Context, base: str) -> Outcome:
         if context.first_phase is Phase.MERGE_RI:
             return Passed()
     await context.workspace.prepare(base, fresh=context.fresh)
+    if context.workspace.is_outdated and context.first_phase is Phase.POSTCHECKS:
+        await _is_edited(context)
     if context.workspace.is_new and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
         attempt = context.state.last
         if attempt is not None and attempt.number == context.number and (attempt.program or attempt.turns):
@@ -270,9 +272,16 @@ async def _counts(context: Context, result: Committed) -> dict[str, int]:
     return {"commits": commits, **result.counts}
 
 
+async def _is_edited(context: Context) -> bool:
+    """Whether somebody edited what was committed; seen before a worktree is set up again, which is no edit."""
+    if context.edited is None:
+        context.edited = await edited_since(context)
+    return context.edited
+
+
 async def postchecks(context: Context) -> Outcome:
     outcome: Outcome = Skipped()
-    if context.first_phase is Phase.POSTCHECKS and context.job.postchecks and await edited_since(context):
+    if context.first_phase is Phase.POSTCHECKS and context.job.postchecks and await _is_edited(context):
         context.healed = True
     if context.healed and context.workspace.is_open:
         # What was healed after the commit is part of the result that is checked now.
@@ -336,12 +345,17 @@ async def run_phases(context: Context, functions: Mapping[Phase, PhaseFunction])
     """Run what has to run, in order; the first phase that does not pass ends it."""
     for phase in PHASES:
         # Gathering is never skipped: what the job needs may have changed since the last attempt.
-        if phase is not Phase.MERGE_FI and not at_or_after(phase, context.first_phase):
+        if phase is not Phase.MERGE_FI and not at_or_after(phase, context.first_phase) and not _again(context, phase):
             continue
         outcome = await run_phase(context, phase, functions[phase])
         if isinstance(outcome, Failed | Held):
             return outcome
     return Passed()
+
+
+def _again(context: Context, phase: Phase) -> bool:
+    """Whether a worktree is set up once more, although the attempt goes on after that."""
+    return phase is Phase.SETUP and context.workspace.is_outdated and context.job_id != VALIDATION
 
 
 async def run_phase(context: Context, phase: Phase, function: PhaseFunction) -> Outcome:

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from orchard.engine.context import Context
 from orchard.engine.machine.advice import Failure
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
-from orchard.engine.plans.setup import UPDATE_SUBMODULES, empty_submodules, setup_works
+from orchard.engine.plans.setup import UPDATE_SUBMODULES, Filled, empty_submodules, setup_works
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.turns.work import run_agent_work
-from orchard.engine.workspace import Filled
 from orchard.errors import parts_of
 from orchard.git.dependencies.missing import missing_folders
 from orchard.model.phases import Phase, at_or_after
@@ -21,6 +20,7 @@ from orchard.patterns import later
 from orchard.store.logs import tail
 from orchard.text import escaped
 
+SETTINGS_CHANGED = "what plan or settings say about setting it up has changed: the worktree is set up again"
 _NOT_THERE = later("no such file|not found|cannot find|could not find|no module|does not exist|missing", re.IGNORECASE)
 _NO_SUBMODULES = (
     "Git has to reach the remotes that '.gitmodules' names, without being asked for a password. See whether 'git "
@@ -31,6 +31,9 @@ _NO_SUBMODULES = (
 async def setup(context: Context) -> Outcome:
     workspace = context.workspace
     was_set_up = at_or_after(context.first_phase, Phase.PRECHECKS) and not workspace.is_new
+    if was_set_up and workspace.is_outdated:
+        context.notes.append(SETTINGS_CHANGED)
+        was_set_up = False
     if not workspace.is_open or was_set_up:
         return Skipped()
     if workspace.is_set_up:
@@ -41,6 +44,8 @@ async def setup(context: Context) -> Outcome:
     failed = await run_works(context, works)
     if failed is not None:
         workspace.note_setup_failed()
+    if isinstance(failed, Failed) and workspace.is_outdated:
+        failed = replace(failed, resume_from=failed.resume_from or context.first_phase)
     if isinstance(failed, Failed) and failed.command == " ".join(command_line(UPDATE_SUBMODULES)):
         return replace(failed, hint=_NO_SUBMODULES)
     if failed is not None:

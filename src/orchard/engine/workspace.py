@@ -27,16 +27,14 @@ from orchard.core.states import JobState
 from orchard.engine.enclosure import Enclosure
 from orchard.engine.engine import Engine
 from orchard.engine.machine.pool import Pool
-from orchard.engine.plans.setup import setup_key, wants_submodules
+from orchard.engine.plans.setup import Filled, fill_worktree, setup_key, setup_settings, wants_submodules
 from orchard.errors import OrchardError
-from orchard.git.dependencies.copies import Copies, copy_folders
 from orchard.git.history import worktree_diff
 from orchard.git.refs import keep_ref, subtask_ref, wip_ref
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.commit import Changes, CommitInfo, Committed, Refused, commit_work, worktree_changes
 from orchard.git.worktree.job_links import link_job, unlink_job
 from orchard.git.worktree.save import Saved, ensure_saved
-from orchard.git.worktree.setup import Linked, copy_included, link_folders
 from orchard.git.worktree.status import fingerprint
 from orchard.git.worktree.submodules import fingerprints, modules_of
 from orchard.git.worktree.transfer import write_changes
@@ -59,14 +57,7 @@ class Held(Struct, frozen=True):
     result: str | None = None
     """The commit that was collected from it, which `ref` holds."""
     ref: str | None = None
-
-
-class Filled(Struct, frozen=True):
-    """What a new worktree got from the user's checkout."""
-
-    copies: Copies = Copies()
-    included: tuple[str, ...] = ()
-    linked: Linked = Linked()
+    settings: str = ""
 
 
 class Workspace:
@@ -82,6 +73,9 @@ class Workspace:
         """Whether the worktree was made or reset for this start, so that it has to be set up."""
         self.is_set_up = False
         """Whether it holds already what setting it up would leave."""
+        self.is_outdated = False
+        """Whether plan or settings say another thing about setting it up than when that was done."""
+        self._settings = ""
         self._setup_key: str | None = None
         self._prepared_at = ""
         self._worktree: Worktree | None = None  # from `prepare` to `end`
@@ -114,6 +108,10 @@ class Workspace:
         """What decides how the worktree is set up; None: nothing to set up, or nothing that could be spared."""
         return None
 
+    async def _settings_at(self, commit: str) -> str:
+        """A digest of what plan and settings say about setting the worktree up."""
+        return ""
+
     @property
     def is_open(self) -> bool:
         """Whether there is a worktree to work in; one that was only read from the journal is not open."""
@@ -138,11 +136,13 @@ class Workspace:
     async def prepare(self, commit: str, *, fresh: bool = False) -> None:
         """Have a worktree at `commit`: the one there is, if it may go on there, else a clean one."""
         held, pool = self.held, self._pool
+        self._settings = await self._settings_at(commit)
         if held is not None:
             usable = held.base == commit and not fresh
             if usable and await self._world.in_thread(pool.worktrees.exists, held.worktree):
                 pool.keep(held.worktree)
                 self._worktree = held.worktree
+                self.is_outdated = bool(held.settings) and held.settings != self._settings
                 link_job(held.worktree.path, self._run.id, self._whose)
                 await self.enclosure.build(self._worktree)
                 return
@@ -161,21 +161,17 @@ class Workspace:
         await self.enclosure.build(self._worktree)
 
     async def fill(self) -> Filled:
-        """Put into a new worktree what git does not: copies of ignored files, and links to ignored folders."""
-        world, config, worktree = self._world, self._world.config.worktree, self._open
-        top, trees = world.repo.main_top, self._pool.worktrees
-        if not config.include and not config.link and not config.copy:
-            return Filled()
+        """Put into a worktree what git does not: copies of ignored files, and links to ignored folders.
 
-        def fill() -> Filled:
-            copies = copy_folders(world.repo, top, worktree, config.copy, (trees.root,))
-            included = copy_included(world.repo, top, worktree, config.include, (trees.root,))
-            return Filled(copies, tuple(included), link_folders(trees, top, worktree, config.link))
-
-        return await world.in_thread(fill)
+        One that is set up again, because the settings changed, keeps what it has.
+        """
+        world, trees = self._world, self._pool.worktrees
+        return await world.in_thread(fill_worktree, world, trees, self._open, again=not self.is_new)
 
     async def note_set_up(self) -> None:
         """Remember what setting the worktree up has left there, for the next job that would set it up so."""
+        if self.is_outdated and (held := self.held) is not None:
+            self._note_taken(held.worktree, held.base)
         if self._setup_key is not None and self.is_new:
             await self._pool.note_ready(self._open, self._setup_key, self._prepared_at)
 
@@ -381,14 +377,19 @@ class JobWorkspace(Workspace):
             return None
         worktree, done = Worktree(taken.worktree, Path(taken.path)), record.work_commit
         if done is None or done.base != taken.base:
-            return Held(worktree, taken.base)
-        return Held(worktree, taken.base, done.commit, keep_ref(self._run.id, self._job, done.attempt))
+            return Held(worktree, taken.base, settings=taken.settings)
+        ref = keep_ref(self._run.id, self._job, done.attempt)
+        return Held(worktree, taken.base, done.commit, ref, taken.settings)
 
     def _note_taken(self, worktree: Worktree, commit: str) -> None:
-        self._record(events.WorktreeTaken(self._job, self._attempt, worktree.name, str(worktree.path), commit))
+        place = (worktree.name, str(worktree.path))
+        self._record(events.WorktreeTaken(self._job, self._attempt, *place, commit, self._settings))
 
     def _note_gone(self, name: str) -> None:
         self._record(events.WorktreeGone(self._job, name))
+
+    async def _settings_at(self, commit: str) -> str:
+        return await self._world.in_thread(setup_settings, self._world, self._run, self._run.job(self._job), commit)
 
     async def _key_of_setup(self, commit: str) -> str | None:
         root = self._pool.worktrees.root

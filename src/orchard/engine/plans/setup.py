@@ -6,12 +6,16 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from msgspec import Struct
+
 from orchard.core.run import Run
 from orchard.engine.programs import PORT
 from orchard.engine.world import World
-from orchard.git.dependencies.copies import copied_files
+from orchard.git.dependencies.copies import Copies, copied_files, copy_folders
 from orchard.git.folders import entries
-from orchard.git.worktree.setup import included_files
+from orchard.git.repository import Worktree
+from orchard.git.worktree.setup import Linked, copy_included, included_files, link_folders
+from orchard.git.worktree.worktrees import Worktrees
 from orchard.model.plan import AgentWork, Job, OnFailure, Plan, ProcessWork, Work
 from orchard.model.plan_codec import work_json
 
@@ -31,12 +35,42 @@ UPDATE_SUBMODULES = ProcessWork(
 )
 
 
+class Filled(Struct, frozen=True):
+    """What a new worktree got from the user's checkout."""
+
+    copies: Copies = Copies()
+    included: tuple[str, ...] = ()
+    linked: Linked = Linked()
+
+
+def fill_worktree(world: World, trees: Worktrees, worktree: Worktree, *, again: bool = False) -> Filled:
+    """Copy and link what the settings name; `again`: what is there stays."""
+    config, top = world.config.worktree, world.repo.main_top
+    if not config.include and not config.link and not config.copy:
+        return Filled()
+    copy, link = (
+        [name for name in names if not again or not os.path.lexists(worktree.path / name)]
+        for names in (config.copy, config.link)
+    )
+    copies = copy_folders(world.repo, top, worktree, copy, (trees.root,))
+    included = copy_included(world.repo, top, worktree, config.include, (trees.root,))
+    return Filled(copies, tuple(included), link_folders(trees, top, worktree, link))
+
+
 def setup_works(plan: Plan, job: Job, world: World, commit: str) -> tuple[Work, ...]:
     """What is run in a new worktree at a commit: what the job says, else the plan, else the configuration."""
     first = (UPDATE_SUBMODULES,) if wants_submodules(plan, world) and _has_submodules(world, commit) else ()
     if job.setup is not None:
         return (*first, *job.setup)
     return (*first, *(plan.setup if plan.setup is not None else world.setup))
+
+
+def setup_settings(world: World, run: Run, job: Job, commit: str) -> str:
+    """A digest of what plan and settings say about setting a worktree up, whatever it would leave there."""
+    config = world.config.worktree
+    works = [work_json(work) for work in setup_works(run.plan, job, world, commit)]
+    said = repr((config.include, config.link, config.copy, works))
+    return hashlib.sha256(said.encode(errors="surrogateescape")).hexdigest()[:20]
 
 
 def setup_key(world: World, run: Run, job: Job, commit: str, root: Path) -> str | None:

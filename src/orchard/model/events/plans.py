@@ -166,8 +166,7 @@ class Landed(BranchMove, frozen=True):
 
     checkout: str | None = None
     """The checkout that was fast-forwarded with it."""
-    found: bool = False
-    """It was found landed after a crash, or landed by the user."""
+    found: bool = False  # after a crash, or landed by the user
 
 
 class NothingToLand(PlanEvent, frozen=True):
@@ -366,11 +365,12 @@ class PhaseEnded(PhaseFact, frozen=True):
 
 
 class WorktreeTaken(AttemptFact, frozen=True):
-    """The attempt works in this worktree, which stands at `base`."""
+    """The attempt works in this worktree at `base`; `settings`: a digest of those by which it was set up."""
 
     worktree: str
     path: str
     base: str
+    settings: str = ""
 
 
 class WorktreeGone(JobFact, frozen=True):
