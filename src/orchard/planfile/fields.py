@@ -215,10 +215,9 @@ class JobFields(Fields):
     """One unit of work: what to run, after which jobs, and how to tell that it went well."""
 
     id: Id = Field(description="Names the job, once in its group: lowercase letters, digits, `.`, `_` and `-`.")
-    name: Line = _optional("What people see, and the subject of the commit that the job makes.", "the id")
+    name: Line = _optional("What people see, and the subject of its commit.", "the id")
     task: str = _optional(
-        "What it is about, for people, and the text of its commit; with `agent` and without `work` it is what the "
-        "agent does.",
+        "What it is about: for people, and the text of its commit. With `agent` and without `work`: the agent's task.",
         '""',
     )
     agent: Word = _optional("The agent that does the `task`, for a job without `work`; `agent`: the usual one.")

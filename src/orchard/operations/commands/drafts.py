@@ -32,7 +32,7 @@ class NewJobs(OfPlan, frozen=True, kw_only=True):
 scaffold_plan = Operation(
     name="scaffold_plan",
     sentence="Begin a plan without jobs; nothing runs before finalize_plan.",
-    details="Every field of create_plan but jobs and groups is taken.",
+    details="Takes every field of create_plan but jobs and groups.",
     args=Draft,
     answer=Made,
     example={"name": "Add login", "target": "feature/login", "verify": "make test"},
@@ -75,7 +75,7 @@ create_job = Operation(
 add_job = Operation(
     name="add_job",
     sentence="Add a job to a plan that is being scaffolded, or to one that runs.",
-    details="The jobs it needs must exist already. Every field of a job in create_plan is taken.",
+    details="The jobs it needs must exist already. Takes every field of a job in create_plan.",
     args=NewJob,
     answer=DoneJobs,
     example={

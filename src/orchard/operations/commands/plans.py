@@ -161,7 +161,7 @@ create_plan = Command(
         details="Jobs run in parallel, each in its own git worktree, after the jobs they need; their work is merged, "
         "checked by `verify` and landed on `target`. The user's checkout is not touched.\n"
         "An agent's job must change files, unless it has `changes: optional`. Do not commit: Orchard does. Put "
-        "detailed tasks into work.instructions; `name` and `task` are for people only. For many jobs use "
+        "detailed tasks into work.instructions; `name` and `task` are for people. For many jobs use "
         "scaffold_plan, add_job, finalize_plan. Everything about fields: resource orchard://help/planning.",
         example={
             "name": "Add login",
@@ -405,7 +405,7 @@ def _finish_cancel(run: Run, args: OfPlanWithReason, _: Decision) -> Json:
 cancel_plan = Command(
     name="cancel_plan",
     sentence="Stop everything of a plan; its worktrees are kept.",
-    details="What its jobs wrote is kept; a retry takes it up again.",
+    details="A retry goes on with it.",
     args=OfPlanWithReason,
     answer=Done,
     example={"plan": "add-login", "reason": "wrong approach"},

@@ -37,25 +37,19 @@ from orchard.operations.queries.definitions import described_to
 
 
 class _Retry(OfPlan, frozen=True, kw_only=True):
-    from_phase: Annotated[str | None, says("Where to begin; else where it failed.", form="phase", also=("phase",))] = (
-        None
-    )
-    fresh: Annotated[bool, says("In a new worktree; what lies in the old one is saved.")] = False
-    keep: Annotated[bool, says("Go on with what the last attempt left, also where a command would begin clean.")] = (
-        False
-    )
-    fresh_session: Annotated[bool, says("Agents begin a new session instead of going on.")] = False
+    from_phase: Annotated[
+        str | None, says("Where to begin (default: where it failed).", form="phase", also=("phase",))
+    ] = None
+    fresh: Annotated[bool, says("Use a new worktree; the old one is saved.")] = False
+    keep: Annotated[bool, says("Keep what the last attempt left.")] = False
+    fresh_session: Annotated[bool, says("Agents begin a new session.")] = False
     work: Annotated[dict[str, Any] | None, says("Replace the job's work.", form="work")] = None
-    prechecks: Annotated[
-        list[dict[str, Any]] | None, says("Check this before, instead of its own; [] for none.", form="works")
-    ] = None
-    postchecks: Annotated[
-        list[dict[str, Any]] | None, says("Check this after, instead of its own; [] for none.", form="works")
-    ] = None
+    prechecks: Annotated[list[dict[str, Any]] | None, says("Instead of its own; [] for none.", form="works")] = None
+    postchecks: Annotated[list[dict[str, Any]] | None, says("Instead of its own; [] for none.", form="works")] = None
 
 
 class RetryPlan(_Retry, frozen=True, kw_only=True):
-    jobs: Annotated[list[str] | None, says("These jobs; else all that failed or were canceled.", form="jobs")] = None
+    jobs: Annotated[list[str] | None, says("Default: all failed or canceled.", form="jobs")] = None
 
 
 class RetryJob(_Retry, frozen=True, kw_only=True):
@@ -222,9 +216,8 @@ def _has_failed(plan: PlanSummary) -> bool:
 
 retry_plan = Command(
     name="retry_plan",
-    sentence="Try failed or canceled jobs again, all or some; what they blocked goes on by itself.",
-    details="New work or checks count for every job that is retried. A failed command begins in a clean worktree, "
-    "unless a person edited the one it has; an agent goes on in its own.",
+    sentence="Try failed or canceled jobs again, all or some; what they blocked goes on.",
+    details="A failed command begins clean unless a person edited its worktree; an agent goes on.",
     args=RetryPlan,
     answer=Retried,
     example={"plan": "add-login", "jobs": ["api"], "work": "@agent Fix the failing test"},
@@ -242,7 +235,7 @@ retry_plan = Command(
 
 retry_job = Alias(
     name="retry_job",
-    sentence="Try a failed or canceled job again, where it failed, or with other work or checks.",
+    sentence="Try a failed or canceled job again, also with other work or checks.",
     args=RetryJob,
     answer=Retried,
     example={"plan": "add-login", "job": "api", "work": "@agent Fix the import error in api.py"},

@@ -242,7 +242,7 @@ class WaitPlan(OfPlan, frozen=True, kw_only=True):
 wait_plan = Operation(
     name="wait_plan",
     sentence="Wait until something happens to a plan, for at most 45 seconds.",
-    details="Where you have a shell, prefer the `watch_command` of create_plan, which waits until the plan ends.",
+    details="With a shell, prefer `watch_command` of create_plan, which waits for the end.",
     args=WaitPlan,
     answer=None,
     example={"plan": "add-login", "cursor": 120, "until": "end"},

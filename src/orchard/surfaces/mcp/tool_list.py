@@ -30,7 +30,7 @@ answer when they are called."""
 FORM: Mapping[str, Mapping[str, str]] = {
     "Plan": {
         "name": "",
-        "base": "Branch or commit to start from. Left out: the current branch.",
+        "base": "Branch or commit to start from (default: the current branch).",
         "target": "Branch to land on; made if it does not exist.",
         "jobs": "",
         "groups": "Jobs in groups: name, jobs, groups.",
