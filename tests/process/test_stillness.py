@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from orchard.model.limits import Limits
 from orchard.process.families.family import end_family_now
 from orchard.process.families.identity import identify
 from orchard.process.families.orphans import adopted, become_subreaper
@@ -337,6 +339,45 @@ async def test_no_program_of_a_family_is_started_while_it_is_held(tmp_path: Path
     assert other.ok and not launch.log.exists()
     hold.release()
     assert (await held).ok and launch.log.exists()
+
+
+async def test_other_programs_of_a_job_stand_still_while_a_wall_of_mounts_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them could put a link in the place of what is about to be mounted."""
+    first = replace(walled(shell(tmp_path, TICKS, HOLD="sleep 600"), "bwrap"), token="plan:job:1")
+    second = replace(first, argv=("true",), token="plan:job:2~x", log=tmp_path / "second")
+    seen: list[str] = []
+
+    def begun(wall: int) -> bool:
+        seen.append(tick(tmp_path))
+        return len(seen) > 40
+
+    monkeypatch.setattr("orchard.process.program.begun", begun)
+    async with at_work(first):
+        await ticks_on(tmp_path)
+        assert (await run_program(second)).ok
+        await until(lambda: len(seen) > 40)
+        assert len({*seen}) == 1
+        await ticks_on(tmp_path)
+        other = await run_program(replace(second, token="plan:other:1"))
+        assert other.ok and len(seen) == 41
+
+
+@pytest.mark.parametrize("limit", [Limits(grace=GRACE, wall=0.6), Limits(grace=GRACE, idle=0.6)], ids=["wall", "idle"])
+async def test_the_time_that_a_program_is_held_still_is_not_its_own(limit: Limits, tmp_path: Path) -> None:
+    launch = shell(tmp_path, "echo READY; sleep 600", limit)
+    running = asyncio.ensure_future(run_program(launch))
+    await until_ready(launch)
+    one, two = Hold(launch.token), Hold(launch.token)
+    await asyncio.gather(asyncio.to_thread(one.stop), asyncio.to_thread(two.stop))
+    await asyncio.sleep(0.5)
+    one.release()
+    await asyncio.sleep(0.5)
+    assert not running.done()
+    two.release()
+    ended = await running
+    assert ended.reason in ("timeout", "idle") and 1.5 < ended.seconds < 5.0
 
 
 async def test_canceling_a_program_that_is_held_lets_none_of_it_run_before_the_hold_is_over(tmp_path: Path) -> None:

@@ -27,13 +27,14 @@ from msgspec import Struct, field
 
 from orchard import own_log
 from orchard.model.limits import Limits
+from orchard.process.background import to_its_end
 from orchard.process.failpoint import failpoint
-from orchard.process.families.exits import child_exit_notice, wait_last_thread
+from orchard.process.families.exits import child_exit_notice, send, wait_last_thread
 from orchard.process.families.family import end_family, look
 from orchard.process.families.identity import Identity, boot_id, identify
 from orchard.process.families.marks import marked
-from orchard.process.families.orphans import leading
-from orchard.process.families.stillness import moving
+from orchard.process.families.orphans import begun, children, leading
+from orchard.process.families.stillness import Hold, NotStill, is_led, moving, stood_still
 from orchard.process.families.table import TOKEN_VARIABLE
 from orchard.process.pipes import Converse, Pipes, Talk, open_pipes
 from orchard.process.sandbox.policy import SandboxError
@@ -49,10 +50,14 @@ SETTLE = 0.5
 _FASTEST_LOG = 1e9
 """Bytes a second that no program writes for long: how soon a log could fill."""
 _SOONEST_LOOK, _LATEST_LOOK = 0.25, 5.0
+_SOON = 0.001
+"""Seconds to the next look where a limit has been reached, but for a hold that may be over at once."""
 _IDLE_LOOKS = 8
 """Looks per idle limit: the limit is noticed an eighth late at worst."""
 _LAST_THREAD = 1.0
 """Seconds for the last threads of a leader that is a zombie already; milliseconds are usual."""
+_BUILDING_LOOK, _LONGEST_BUILDING = 0.001, 10.0
+"""Seconds between looks at a wall that is being built while others stand still, and until that is given up."""
 _IDLE_CPU_SHARE = 0.001
 """A family that uses less of a core than this is waiting: runtimes wake up for their own housekeeping."""
 
@@ -114,8 +119,7 @@ async def run_program(
     takes at most the grace plus 5 s; a second cancellation, or `hurry` being set, skips the grace.
     `converse` talks with a program that was launched with pipes, until one of the two has nothing more to say.
     """
-    await moving(launch.token)
-    child = _spawn(launch)
+    child = await _started(launch)
     if isinstance(child, Ended):
         return child
     with leading(child.identity.pid, launch.token):
@@ -188,6 +192,54 @@ async def _end(child: _Child, hurry: asyncio.Event | None, settle: float, *, has
         if os.fstat(child.log_fd).st_size > launch.limits.log_bytes:
             os.ftruncate(child.log_fd, launch.limits.log_bytes)
         os.close(child.log_fd)
+
+
+async def _started(launch: Launch) -> _Child | Ended:
+    """Start it. While a wall of mounts is built, no other program of the job runs: it could put a link in the place of
+    what bubblewrap is about to mount, and see what that leads to."""
+    while True:
+        await moving(launch.token)
+        # Of plan and job: attempts and subtasks share folders. Orphans of others are not behind walls of mounts.
+        job = ":".join(launch.token.partition("~")[0].split(":")[:2])
+        if launch.wall is None or launch.wall.level != "bwrap" or not is_led(job):
+            return _spawn(launch)
+        hold = Hold(job, known=children())
+        child: _Child | Ended | None = None
+        try:
+            await to_its_end(asyncio.ensure_future(asyncio.to_thread(hold.stop)))
+            if hold.only:
+                child = _spawn(launch)
+                return child
+        except NotStill as error:
+            return _not_started(
+                f"'{one_line(launch.argv[0], 80)}' cannot be started: {error.message}", time.monotonic()
+            )
+        finally:
+            if isinstance(child, _Child):
+                building = asyncio.ensure_future(_build(child, hold))
+                _building.add(building)
+                building.add_done_callback(_building.discard)
+            else:
+                hold.release()
+
+
+_building: set[asyncio.Future[None]] = set()
+"""Walls that are being built while other programs of their job are held still."""
+
+
+async def _build(child: _Child, hold: Hold) -> None:
+    """Let the others go on once the wall stands; one that does not stand in time is ended."""
+    until = time.monotonic() + _LONGEST_BUILDING
+    try:
+        while not (done := begun(child.identity.pid)):
+            if done is None:
+                until = time.monotonic() + _LONGEST_BUILDING
+            elif time.monotonic() > until:
+                send(child.identity, signal.SIGKILL)
+                return
+            await asyncio.sleep(_BUILDING_LOOK)
+    finally:
+        hold.release()
 
 
 def _spawn(launch: Launch) -> _Child | Ended:
@@ -302,7 +354,7 @@ class _Watch:
         fills_in = (self._limits.log_bytes - self._size) / _FASTEST_LOG
         looks = [now + min(max(fills_in, _SOONEST_LOOK), _LATEST_LOOK)]
         if self._limits.wall is not None:
-            looks.append(self._child.started + self._limits.wall)
+            looks.append(max(self._ends_at(self._limits.wall), now + _SOON))
         if self._limits.idle is not None:
             looks.append(self._idle_look)
         return min(looks)
@@ -316,9 +368,14 @@ class _Watch:
             return "output-limit"
         if ended:
             return None
-        if self._limits.wall is not None and now >= self._child.started + self._limits.wall:
+        if self._limits.wall is not None and now >= self._ends_at(self._limits.wall):
             return "timeout"
         return self._look_for_idleness(now, self._limits.idle) if self._limits.idle is not None else None
+
+    def _ends_at(self, wall: float) -> float:
+        """When its time is over; what it stood still for the engine does not count."""
+        started = self._child.started
+        return started + wall + stood_still(self._child.launch.token, started)
 
     def _look_for_idleness(self, now: float, idle: float) -> Broken | None:
         pause = idle / _IDLE_LOOKS
@@ -335,7 +392,8 @@ class _Watch:
         # stopped ourselves nobody was watching: the time does not count.
         if overslept or abs(cpu - self._cpu) > _IDLE_CPU_SHARE * (now - self._active_at):
             self._cpu, self._active_at = cpu, now
-        return "idle" if now - self._active_at >= idle else None
+        waited = now - self._active_at - stood_still(launch.token, self._active_at)
+        return "idle" if waited >= idle else None
 
     def _log_size(self) -> int:
         return os.fstat(self._child.log_fd).st_size

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from orchard.process.families.exits import send, wait_exit
 from orchard.process.families.identity import Identity, identity_of
-from orchard.process.families.table import LINUX, Stat, all_processes, own_children, read_stat
+from orchard.process.families.table import LINUX, Stat, all_processes, children_of, own_children, read_stat
 
 QUIET_LOOKS = 2
 KILL_WAIT = 0.25
@@ -152,6 +152,21 @@ def ending_walls(leader: Identity | None) -> tuple[Identity, ...]:
         return ()
     stats = (read_stat(pid) for pid in own_children(helpers=False) or () if pid not in _leaders)
     return tuple(identity_of(stat) for stat in stats if stat is not None and not stat.dead and stat.name in WALLS)
+
+
+def begun(wall: int) -> bool | None:
+    """Whether what a wall stands around has begun, or never will; None while the wall is stopped."""
+    for _ in WALLS * 2:  # they stand in each other
+        stat = read_stat(wall)
+        if stat is None or stat.dead or stat.name not in WALLS:
+            return True
+        if stat.stopped:
+            return None
+        inside = children_of(wall)
+        if not inside:
+            return False
+        wall = inside[-1]
+    return False
 
 
 def _buried(pid: int) -> bool:

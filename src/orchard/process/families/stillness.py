@@ -19,7 +19,9 @@ import asyncio
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Collection, Iterator
+from operator import itemgetter
 from pathlib import Path
 
 from msgspec import Struct
@@ -61,6 +63,29 @@ class _Seen(Struct, frozen=True):
 
 
 _holds: list["Hold"] = []
+_past: deque[tuple[str, float, float]] = deque(maxlen=1000)
+"""The last holds that were: of what, and from when to when all of it stood still."""
+
+
+def is_led(token: str) -> bool:
+    """Whether a program of the family of a token was started here and is at work."""
+    return any(_covers(token, one) for one in leaders().values())
+
+
+def _covers(around: str, token: str) -> bool:
+    return token == around or token.startswith((f"{around}~", f"{around}:"))
+
+
+def stood_still(token: str, since: float) -> float:
+    """Seconds since a moment in which all programs of a token were held still: they had no time then."""
+    now = time.monotonic()
+    spans = [(one.token, one.proved, now) for one in _holds if one.proved is not None]
+    total, until = 0.0, since
+    for around, began, ended in sorted([*_past, *spans], key=itemgetter(1)):
+        if _covers(around, token):
+            total += max(0.0, ended - max(began, until))
+            until = max(until, ended)
+    return total
 
 
 class Hold:
@@ -73,6 +98,8 @@ class Hold:
     def __init__(self, token: str, known: Collection[int] = (), foreign: Foreign | None = None) -> None:
         self.token, self._known, self._foreign = token, known, foreign
         self.over = threading.Event()
+        self.proved: float | None = None
+        """When all of it was seen to stand still."""
         self._turn = threading.Lock()
         self._mine: dict[Identity, None] = {}
         self._turns: dict[Identity, tuple[bytes, ...]] = {}
@@ -81,13 +108,18 @@ class Hold:
         self._dead: set[int] = set()
         _holds.append(self)
 
+    @property
+    def only(self) -> bool:
+        """Whether no other hold is on what this one covers."""
+        return all(one is self or not (self.covers(one.token) or one.covers(self.token)) for one in _holds)
+
     def covers(self, token: str) -> bool:
-        return token == self.token or token.startswith((f"{self.token}~", f"{self.token}:"))
+        return _covers(self.token, token)
 
     @property
     def needed(self) -> bool:
         """Whether a process of it may be running; if not, looking at every process is spared."""
-        if self._foreign is not None or any(map(self.covers, leaders().values())):
+        if self._foreign is not None or is_led(self.token):
             return True
         return is_subreaper() and has_strangers(self._known)
 
@@ -126,6 +158,7 @@ class Hold:
             if quiet == 0:
                 time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_WAIT)
+        self.proved = time.monotonic()
 
     def check(self) -> None:
         """NotStill where one of them has run or ended meanwhile: what we saw of the folder is void."""
@@ -143,6 +176,8 @@ class Hold:
             brakes.release(self._mine, self)
             self._mine.clear()
             if not self.over.is_set():
+                if self.proved is not None:
+                    _past.append((self.token, self.proved, time.monotonic()))
                 _holds.remove(self)
                 self.over.set()
 

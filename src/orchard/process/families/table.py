@@ -169,6 +169,11 @@ def own_children(*, helpers: bool = True) -> list[int] | None:
     return found
 
 
+def children_of(pid: int) -> list[int]:
+    """The children of the first thread of a process, where the kernel tells."""
+    return list(map(int, _read(f"/proc/{pid}/task/{pid}/children", 65536).split())) if LINUX else []
+
+
 def read_stat(pid: int) -> Stat | None:
     return _stat(pid, 0.0) if LINUX else portable_stat(pid)
 
