@@ -215,9 +215,10 @@ async def test_a_landing_again_that_is_killed_is_found_landed(orchard: Orchard, 
     (tmp_path / "plan.yaml").write_text(PLAN)
     run_cli(orchard, "run", str(tmp_path / "plan.yaml"))
     run_cli(orchard, "undo", "--yes")
-    run_cli(orchard, "land", "--yes", failpoint="checkout.after:1:kill")
+    plan = orchard.status()["plan"]["id"]
+    run_cli(orchard, "land", plan, "--yes", failpoint="checkout.after:1:kill")
 
-    again = run_cli(orchard, "land", "--yes")
+    again = run_cli(orchard, "land", plan, "--yes")
 
     assert again.returncode == 0, again.stderr
     assert orchard.status()["plan"]["landed"] is True
@@ -238,6 +239,29 @@ jobs:
 
     assert done["plan"]["status"] == "succeeded"
     assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+@pytest.mark.parametrize("again", [True, False])
+async def test_a_resume_runs_what_was_cut_off_again_only_if_that_is_asked_for(
+    orchard: Orchard, tmp_path: Path, again: bool
+) -> None:
+    (tmp_path / "plan.yaml").write_text(f"""
+name: Interrupted
+jobs:
+  - {{id: broken, work: "false", heal: false, allow_failure: true}}
+  - id: a
+    work: "echo run >> {tmp_path}/runs; echo a >> a.txt; test -f {tmp_path}/go || sleep 300"
+""")
+    await kill_when(orchard, tmp_path / "plan.yaml", (tmp_path / "runs").exists)
+    (tmp_path / "go").touch()
+
+    done = await orchard.ask("resume_plan", again=again)
+
+    assert done["plan"]["status"] == ("succeeded" if again else "failed")
+    assert (tmp_path / "runs").read_text() == "run\n" * (2 if again else 1)
+    assert statuses(done)["broken"] == "failed", "what had failed before is not tried again"
+    if again:
+        assert orchard.repo.files("work")["a.txt"] == "a\n"
 
 
 async def test_what_is_to_run_again_never_stays_failed_when_recovery_is_killed(

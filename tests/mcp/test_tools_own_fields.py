@@ -454,6 +454,12 @@ async def gives_a_budget(tools: Bench, tool: str) -> None:
     assert "budget.minutes: must be more than 0" in await tools.refused(tool, plan=plan, budget={"minutes": -1})
 
 
+@check("again", "resume_plan")
+async def runs_nothing_again_that_was_not_interrupted(tools: Bench, tool: str) -> None:
+    plan = await paused(tools, deploy="manual")
+    assert (await tools(tool, plan=plan, again=True))["begins"] == []
+
+
 # --------------------------------------------------------------------------------------- building
 
 

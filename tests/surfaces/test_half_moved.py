@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.program import Desk, Done, desks
+from tests.acceptance.program import Desk, Done, desks, until
 
 PLAN = """
 name: Moved
@@ -129,3 +129,25 @@ def test_a_landing_that_was_killed_lands_when_it_is_asked_for_again(desk: Desk, 
 
     assert done.code == 0 and "Landed on main" in done.talk, done.talk
     assert (desk.repo.path / "a.txt").read_text() == "a\n" and desk.repo("status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_on_a_terminal_a_resume_asks_about_what_a_crash_cut_off(desk: Desk, answer: str) -> None:
+    go, ran = desk.folder / "go", desk.folder / "ran"
+    work = f"echo ran >> {ran}; test -e {go} || sleep 300"
+    engine = desk.start("run", desk.plan(f"name: Cut\ntarget: goal\njobs: [{{id: a, heal: false, work: '{work}'}}]\n"))
+    until(ran.exists, "the job runs")
+    engine.process.kill()
+    engine.process.wait()
+    go.touch()
+
+    running, ours = desk.on_a_terminal("resume")
+    shown = ""
+    while "[y/N]" not in shown:
+        shown += os.read(ours, 65536).decode()
+    os.write(ours, f"{answer}\n".encode())
+    code = running.process.wait(60)
+    os.close(ours)
+
+    assert "Job 'a' was interrupted while running. Run again?" in shown
+    assert (code, ran.read_text()) == ((0, "ran\nran\n") if answer == "y" else (1, "ran\n"))

@@ -1,13 +1,29 @@
-"""Whether a job that is tried again begins in a clean worktree, or goes on with what its attempts have left."""
+"""Jobs that are tried again: what a crash has cut off, and whether a job begins in a clean worktree or goes on."""
 
 from collections.abc import Iterator
 
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.run import Run
 from orchard.model.events.plans import JobRetried
-from orchard.model.phases import Phase, at_or_after
-from orchard.model.plan import VALIDATION, AgentWork
+from orchard.model.phases import RUNS_PROGRAMS, Phase, at_or_after
+from orchard.model.plan import VALIDATION, AgentWork, JobId
 from orchard.model.plan_codec import work_from_json
+
+
+def may_have_run(job_id: JobId, attempt: Attempt) -> bool:
+    """Whether a program of the plan's may have been at work where the attempt goes on."""
+    programs = {Phase.SETUP, Phase.WORK} if job_id == VALIDATION else RUNS_PROGRAMS
+    return attempt.entered and attempt.where in programs
+
+
+def cut_off(run: Run) -> list[JobId]:
+    """Of a run whose engine is gone: jobs whose programs ended with it, and that run again only if a person wants."""
+    found = [(job, run.records[job].last) for job in run.active if not run.job(job).retry_on_interrupt]
+    return [
+        job
+        for job, last in found
+        if last is not None and last.ended is None and may_have_run(job, last) and not (last.idle or last.completed)
+    ]
 
 
 def begins_clean(run: Run, wanted: JobRetried) -> bool:

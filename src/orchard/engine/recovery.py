@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from orchard.core.records import Attempt, JobRecord
 from orchard.core.replay import replay
-from orchard.core.retry import begins_clean
+from orchard.core.retry import begins_clean, may_have_run
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.engine.context import state_left
@@ -154,7 +154,7 @@ async def _settle_job(engine: Engine, run: Run, job_id: JobId, since: float) -> 
     if phase in RUNS_PROGRAMS and not asks_again and attempt.entered and attempt.phases[-1].outcome == "held":
         engine.record(run.id, _hold(run, job_id, attempt, since))
         return
-    if not _may_have_run(job_id, attempt) and not _would_run_again(job_id, record, attempt):
+    if not may_have_run(job_id, attempt) and not _would_run_again(job_id, record, attempt):
         engine.record(run.id, JobContinued(job_id, attempt.number, phase, since))
         return
     await workspace_of(engine, run, job_id).try_to_save("interrupted")
@@ -184,12 +184,6 @@ def _hold(run: Run, job_id: JobId, attempt: Attempt, since: float) -> JobHeld:
         reason = f"Job '{job_id}' waits for its diff to be approved."
         return JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI, True, since)
     return JobHeld(job_id, attempt.number, "budget", "A budget is used up.", attempt.where, True, since)
-
-
-def _may_have_run(job_id: JobId, attempt: Attempt) -> bool:
-    """Whether a program of the plan's may have been at work where the attempt goes on."""
-    programs = {Phase.SETUP, Phase.WORK} if job_id == VALIDATION else RUNS_PROGRAMS
-    return attempt.entered and attempt.where in programs
 
 
 def _would_run_again(job_id: JobId, record: JobRecord, attempt: Attempt) -> bool:

@@ -15,7 +15,6 @@ from orchard.engine.machine.reach import reach_warnings
 from orchard.errors import Next, UsageError
 from orchard.model.events.plans import (
     Event,
-    HoldReleased,
     JobCanceled,
     Json,
     PlanCanceled,
@@ -28,7 +27,7 @@ from orchard.model.events.plans import (
 from orchard.model.plan import JobId, Plan
 from orchard.model.plan_codec import plan_json
 from orchard.model.statuses import OVER, PlanStatus
-from orchard.operations.arguments import check_budget, plan_of
+from orchard.operations.arguments import plan_of
 from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.idempotency import KEY_LENGTH, KEY_PATTERN, remembered_key
 from orchard.operations.operation import Args, Done, Fit, OfPlan, Operation, Route, Tool, Verb, says
@@ -36,7 +35,6 @@ from orchard.operations.preparation import (
     agent_warnings,
     check_agents,
     check_place,
-    fetched,
     proposal_warnings,
     settings_warnings,
 )
@@ -246,7 +244,7 @@ def _decide_finalization(run: Run, args: FinalizePlan, _: object, scene: Scene) 
     if args.start_paused and run.paused is None:
         return Decision([PlanPaused(BY_USER), PlanFinalized()])
     if args.start_paused is False and run.paused is not None:
-        return Decision([PlanFinalized(), PlanResumed(None, _is_alone(run, scene))])
+        return Decision([PlanFinalized(), PlanResumed(None, is_alone(run, scene))])
     return Decision([PlanFinalized()])
 
 
@@ -292,90 +290,15 @@ pause_plan = Command(
 )
 
 
-class ResumePlan(OfPlan, frozen=True, kw_only=True):
-    budget: Annotated[
-        dict[str, Any] | None, says("What it may use from now on, where its budget is used up.", form="budget")
-    ] = None
-
-
-class _Fetched(Struct, frozen=True):
-    """What a fresh look at the remotes came to, and the pause that was to end."""
-
-    paused: object | None
-    warning: str | None = None
-
-
-async def _prepare_resume(scene: Scene, run: Run, args: ResumePlan) -> _Fetched:
-    check_budget(args.budget)
-    _refuse_resume(run, args.budget, scene)
-    paused = run.paused
-    return _Fetched(paused, await fetched(scene.engine.world) if paused is not None else None)
-
-
-def _decide_resume(run: Run, args: ResumePlan, ready: _Fetched, scene: Scene) -> Decision:
-    _refuse_resume(run, args.budget if run.paused is not ready.paused else None, scene)
-    if run.paused is not ready.paused and run.paused is not None:
-        raise UsageError(
-            f"Plan '{run.id}' was paused again while it was about to go on: {run.paused.reason}.",
-            hint=Next("resume_plan", run.id),
-        )
-    events: list[Event] = [] if ready.warning is None else new_warnings(run, ready.warning)
-    if run.paused is not None:
-        events.append(PlanResumed(args.budget, _is_alone(run, scene)))
-    held = {job: record.hold for job, record in run.records.items() if record.hold is not None}
-    return Decision([*events, *(HoldReleased(job) for job, hold in held.items() if hold.kind == "budget")])
-
-
-def _is_alone(run: Run, scene: Scene) -> bool:
+def is_alone(run: Run, scene: Scene) -> bool:
     """Whether the plan begins without the one that it was to follow."""
     return run.started is None and scene.engine.chain.is_lost(scene.engine.runs, run)
-
-
-def _refuse_resume(run: Run, budget: Json | None, scene: Scene) -> None:
-    if run.scaffolding:
-        raise UsageError(f"Plan '{run.id}' is still being scaffolded.", hint=Next("finalize_plan", run.id))
-    if run.deleted:
-        raise UsageError(f"Plan '{run.id}' was deleted.", hint=Next("list_saved_work", run.id))
-    # What this engine found interrupted goes on by itself, and may be over before anybody asks for that.
-    if run.settled and (run.canceled is not None or run.id not in scene.engine.found):
-        raise UsageError(f"Plan '{run.id}' is {run.status} and cannot be resumed.", hint=instead_of_resume(run))
-    if run.paused is None and budget is not None:
-        raise UsageError(f"Plan '{run.id}' is {run.status}: it does not wait for a budget.")
-
-
-def instead_of_resume(run: Run) -> Next:
-    """What takes a plan further that is over."""
-    return Next("get_plan" if run.status is PlanStatus.SUCCEEDED else "retry_plan", run.id)
 
 
 def new_warnings(run: Run, message: str) -> list[Event]:
     """A warning, unless the plan has it."""
     warned = Warned(message, None)
     return [] if warned in run.warnings else [warned]
-
-
-resume_plan = Command(
-    name="resume_plan",
-    sentence="Continue a paused or interrupted plan.",
-    details="One whose budget is used up needs a new `budget`.",
-    args=ResumePlan,
-    answer=Done,
-    example={"plan": "add-login", "budget": {"tokens": 500000}},
-    route=Route("POST", f"{PLAN}/resume"),
-    tool=Tool("core", "Resume a plan"),
-    verb=Verb("resume", follows=True),
-    next=("wait_plan",),
-    fit=Fit(  # one that is under way may have an engine that is about to end
-        lambda plan: any(step.operation == "resume_plan" for step in plan.next),
-        "is paused or interrupted",
-        already=lambda plan: plan.status in (PlanStatus.RUNNING, PlanStatus.PENDING),
-    ),
-    repeatable=True,
-    prepare=_prepare_resume,
-    decide=_decide_resume,
-    sets_wall=True,
-    lets_go_on=True,
-)
 
 
 # --------------------------------------------------------------------------------------------- stopping

@@ -1,6 +1,6 @@
 """Commands that try jobs again: where a new attempt begins, with which works, and in which worktree."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct, to_builtins
@@ -81,7 +81,6 @@ class _Ready(Struct, frozen=True):
     canceled: object | None
     warning: str | None
     edited: Mapping[tuple[JobId, int], bool]
-    """By job and attempt: whether a person has edited its worktree since that attempt ended."""
 
 
 async def _prepare_retry(scene: Scene, run: Run, args: RetryPlan) -> _Ready:
@@ -95,8 +94,13 @@ async def _prepare_retry(scene: Scene, run: Run, args: RetryPlan) -> _Ready:
     paused, canceled = run.paused, run.canceled
     world = scene.engine.world
     await check_works(world, [("The new work", given)], described_to(world, run.plan, run))
-    edited = {(job, run.records[job].number): await _is_edited(scene, run, job) for job in _with_canceled(run, chosen)}
+    edited = await edits_of(scene, run, _with_canceled(run, chosen))
     return _Ready(paused, canceled, await fetched(scene.engine.world) if args.fresh else None, edited)
+
+
+async def edits_of(scene: Scene, run: Run, jobs: Iterable[JobId]) -> Mapping[tuple[JobId, int], bool]:
+    """By job and attempt: whether a person has edited its worktree since that attempt ended."""
+    return {(job, run.records[job].number): await _is_edited(scene, run, job) for job in jobs}
 
 
 async def _is_edited(scene: Scene, run: Run, job: JobId) -> bool:
@@ -118,21 +122,23 @@ def _decide_retry(run: Run, args: RetryPlan, ready: _Ready, scene: Scene) -> Dec
     before, after = (tuple(one) if one is not None else None for one in (args.prechecks, args.postchecks))
     session = args.fresh or args.fresh_session
     asked = {job: JobRetried(job, first, args.fresh, args.work, before, after, fresh_session=session) for job in chosen}
-    again = [_placed(run, asked.get(job) or JobRetried(job), ready, args.keep) for job in _with_canceled(run, chosen)]
+    again = [
+        placed(run, asked.get(job) or JobRetried(job), ready.edited, args.keep) for job in _with_canceled(run, chosen)
+    ]
     events: list[Event] = [] if ready.warning is None else new_warnings(run, ready.warning)
     events += again
     # A pause that came while the remotes were fetched is younger than this request, and holds.
     if run.paused is not None and run.paused is ready.paused and not run.paused.waiting:
         events.append(PlanResumed())
-    begins = [_beginning(run, one) for one in again if one.job in asked and one.job != VALIDATION]
+    begins = [beginning(run, one) for one in again if one.job in asked and one.job != VALIDATION]
     return Decision(events, {"jobs": chosen, "begins": to_builtins(begins)})
 
 
-def _placed(run: Run, wanted: JobRetried, ready: _Ready, keep: bool) -> JobRetried:
+def placed(run: Run, wanted: JobRetried, edits: Mapping[tuple[JobId, int], bool], keep: bool = False) -> JobRetried:
     """The same with where it works: in a clean worktree, or on with what lies in the one it has."""
     record = run.records[wanted.job]
     try:
-        edited = ready.edited[wanted.job, record.number]
+        edited = edits[wanted.job, record.number]
     except KeyError:
         raise Outdated from None
     if wanted.fresh:
@@ -142,7 +148,7 @@ def _placed(run: Run, wanted: JobRetried, ready: _Ready, keep: bool) -> JobRetri
     return replace(wanted, edited=edited)
 
 
-def _beginning(run: Run, wanted: JobRetried) -> Beginning:
+def beginning(run: Run, wanted: JobRetried) -> Beginning:
     record = run.records[wanted.job]
     last = record.last.number if record.last is not None else 0
     if record.worktree is None:

@@ -8,17 +8,23 @@ from typing import Any, get_args
 import click
 from msgspec.structs import replace
 
+from orchard.core.job_names import job_word
+from orchard.core.retry import cut_off
 from orchard.core.run import Run
 from orchard.errors import InvalidInput, UsageError
 from orchard.model import limits
 from orchard.model.events.plans import Json, LandingIntended, UndoIntended
 from orchard.model.plan import Resolver
+from orchard.model.statuses import PlanStatus
 from orchard.operations.commands.changes import land_plan, reshape_plan, undo_plan
 from orchard.operations.commands.conversation import pause_worker, resume_worker
-from orchard.operations.commands.plans import finalize_plan, pause_plan, resume_plan
+from orchard.operations.commands.plans import finalize_plan, pause_plan
 from orchard.operations.commands.proposals import propose_plan
 from orchard.operations.commands.removal import delete_plan, purge_plan
+from orchard.operations.commands.resume import resume_plan
+from orchard.operations.selection import NAMED
 from orchard.surfaces.cli.action import Asked, action, document_in
+from orchard.surfaces.cli.commands.jobs.jobs import beginnings
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, find_file, not_empty
 from orchard.surfaces.cli.render import text
@@ -57,18 +63,23 @@ def finalize(asked: Asked) -> int:
 
 @action(
     resume_plan,
-    words={"budget": "What it may use from now on: tokens, cost, minutes."},
+    words={
+        "budget": "What it may use from now on: tokens, cost, minutes.",
+        "again": "Run again what was interrupted while it ran, or let it count as failed; without this you are asked.",
+    },
     worker=resume_worker,
     examples="""
 orchard resume                                    # the plan that is paused or interrupted, if there is only one
 orchard resume login-3f2a --budget tokens=500000  # with another budget; what it used so far does not count
 orchard resume login-3f2a --budget cost=5,minutes=60
+orchard resume login-3f2a --again                 # after a crash: what was interrupted is run again
 orchard resume api/subtask-k3x9p                  # an agent that was paused goes on in its session
 """,
 )
 def resume(asked: Asked) -> int:
     """A plan that has used up its budget gets the same budget again, or the one that --budget names. If PLAN names a
-    job or a subtask, its paused agent goes on.
+    job or a subtask, its paused agent goes on. After a crash you are asked whether programs run again that it cut off;
+    without a terminal they have failed, unless you pass --again.
     """
     if asked.operation is resume_worker:
         if asked.subtask is None:
@@ -76,7 +87,25 @@ def resume(asked: Asked) -> int:
         return asked.tell(asked.request(), text.done(f"Subtask '{asked.subtask}' goes on."))
     before = asked.run
     moving = before.moving if before.settled else None
-    return asked.go_on(lambda answer: [] if moving is None else [_what_became(moving, asked.run)])
+    if asked.values["again"] is None:
+        asked.values["again"] = _run_again(asked, before)
+
+    def told(answer: Json) -> list[str]:
+        became = [] if moving is None else [_what_became(moving, asked.run)]
+        return [*became, *beginnings(asked.run, answer["begins"])]
+
+    return asked.go_on(told)
+
+
+def _run_again(asked: Asked, before: Run) -> bool | None:
+    """Whether what a crash cut off is run again: a person says so, for it may have done half of something."""
+    gone = before.paused is None and asked.summary.status == PlanStatus.PAUSED
+    jobs = [job_word(job, before.plan.jobs) for job in cut_off(before)] if gone else []
+    if not jobs or not asked.terminal.can_ask:
+        return None
+    more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+    what = f"Job '{jobs[0]}' was" if len(jobs) == 1 else f"Jobs {', '.join(jobs[:NAMED])}{more} were"
+    return asked.terminal.agreed(f"{what} interrupted while running. Run again?")
 
 
 def _what_became(moving: LandingIntended | UndoIntended, now: Run) -> str:
