@@ -205,7 +205,7 @@ async function retry(repo: string, plan: string, job: JobView): Promise<unknown>
     { repo, plan, job: job.id },
     { ...(phase ? { from_phase: phase } : {}), ...(said.choices["fresh"] ? { [said.choices["fresh"]]: true } : {}), ...(said.choices["session"] ? { fresh_session: true } : {}), ...(said.text ? { work: said.text } : {}) },
   );
-  if (answer) note(begun(answer.begins));
+  if (answer) note(begun(answer.begins ?? []));
   return answer;
 }
 

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from orchard.core.run import Run
 from orchard.core.states import JobState
 from orchard.errors import Next, UsageError
 from orchard.model.events.plans import Event, HoldReleased, JobRetried, Json, PlanResumed
-from orchard.model.plan import VALIDATION, JobId
+from orchard.model.plan import JobId
 from orchard.model.statuses import PlanStatus
 from orchard.operations.arguments import check_budget
 from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.commands.plans import PLAN, is_alone, new_warnings
-from orchard.operations.commands.retry import Beginning, beginning, edits_of, placed
+from orchard.operations.commands.retry import edits_of, placed
 from orchard.operations.operation import Done, Fit, OfPlan, Route, Tool, Verb, says
 from orchard.operations.preparation import fetched
 
@@ -23,13 +23,7 @@ class ResumePlan(OfPlan, frozen=True, kw_only=True):
     budget: Annotated[
         dict[str, Any] | None, says("What it may use from now on, where its budget is used up.", form="budget")
     ] = None
-    again: Annotated[bool | None, says("Run again what was interrupted while it ran; else that has failed.")] = None
-
-
-class Resumed(Done, frozen=True, kw_only=True):
-    """The plan goes on."""
-
-    begins: Annotated[list[Beginning], says("Where the jobs begin that are run again.")]
+    again: Annotated[bool | None, says("Run again what a crash cut off.")] = None
 
 
 class _Fetched(Struct, frozen=True):
@@ -61,8 +55,7 @@ def _decide_resume(run: Run, args: ResumePlan, ready: _Fetched, scene: Scene) ->
     held = {job: record.hold for job, record in run.records.items() if record.hold is not None}
     again = [placed(run, JobRetried(job), ready.edited) for job in (_interrupted(run) if args.again else [])]
     released = [HoldReleased(job) for job, hold in held.items() if hold.kind == "budget"]
-    begins = [beginning(run, one) for one in again if one.job != VALIDATION]
-    return Decision([*events, *released, *again], {"begins": to_builtins(begins)})
+    return Decision([*events, *released, *again])
 
 
 def _interrupted(run: Run) -> list[JobId]:
@@ -94,10 +87,9 @@ def instead_of_resume(run: Run) -> Next:
 resume_plan = Command(
     name="resume_plan",
     sentence="Continue a paused or interrupted plan.",
-    details="One whose budget is used up needs a new `budget`. What was interrupted while its program ran has failed, "
-    "unless `again` is true.",
+    details="One whose budget is used up needs a new `budget`.",
     args=ResumePlan,
-    answer=Resumed,
+    answer=Done,
     example={"plan": "add-login", "budget": {"tokens": 500000}},
     route=Route("POST", f"{PLAN}/resume"),
     tool=Tool("core", "Resume a plan"),

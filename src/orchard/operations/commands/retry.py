@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 from msgspec.structs import replace
 
 from orchard.core.retry import begins_clean
@@ -71,7 +71,10 @@ class Beginning(Struct, frozen=True):
 class Retried(DoneJobs, frozen=True, kw_only=True):
     """These jobs are tried again."""
 
-    begins: Annotated[list[Beginning], says("Where each begins; `verify` begins clean, unless the result was edited.")]
+    begins: Annotated[
+        list[Beginning] | UnsetType,
+        says("Where each begins; `verify` begins clean, unless the result was edited."),
+    ] = UNSET
 
 
 class _Ready(Struct, frozen=True):
@@ -131,7 +134,7 @@ def _decide_retry(run: Run, args: RetryPlan, ready: _Ready, scene: Scene) -> Dec
     if run.paused is not None and run.paused is ready.paused and not run.paused.waiting:
         events.append(PlanResumed())
     begins = [beginning(run, one) for one in again if one.job in asked and one.job != VALIDATION]
-    return Decision(events, {"jobs": chosen, "begins": to_builtins(begins)})
+    return Decision(events, {"jobs": chosen, **({"begins": to_builtins(begins)} if begins else {})})
 
 
 def placed(run: Run, wanted: JobRetried, edits: Mapping[tuple[JobId, int], bool], keep: bool = False) -> JobRetried:

@@ -63,7 +63,7 @@ def retry(asked: Asked) -> int:
     def told(answer: Json) -> list[str]:
         goes_on = paused and asked.run.paused is None
         said = [f"Plan {asked.plan} was paused; it goes on now."] if goes_on else []
-        return [*said, *beginnings(asked.run, answer["begins"])]
+        return [*said, *beginnings(asked.run, answer.get("begins", []))]
 
     return asked.go_on(told)
 

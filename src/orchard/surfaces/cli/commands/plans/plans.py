@@ -24,7 +24,6 @@ from orchard.operations.commands.removal import delete_plan, purge_plan
 from orchard.operations.commands.resume import resume_plan
 from orchard.operations.selection import NAMED
 from orchard.surfaces.cli.action import Asked, action, document_in
-from orchard.surfaces.cli.commands.jobs.jobs import beginnings
 from orchard.surfaces.cli.group import verb
 from orchard.surfaces.cli.options import app_of, find_file, not_empty
 from orchard.surfaces.cli.render import text
@@ -89,12 +88,7 @@ def resume(asked: Asked) -> int:
     moving = before.moving if before.settled else None
     if asked.values["again"] is None:
         asked.values["again"] = _run_again(asked, before)
-
-    def told(answer: Json) -> list[str]:
-        became = [] if moving is None else [_what_became(moving, asked.run)]
-        return [*became, *beginnings(asked.run, answer["begins"])]
-
-    return asked.go_on(told)
+    return asked.go_on(lambda answer: [] if moving is None else [_what_became(moving, asked.run)])
 
 
 def _run_again(asked: Asked, before: Run) -> bool | None:
