@@ -320,7 +320,7 @@ def test_an_owner_ends_quietly_while_others_listen(desk: Desk) -> None:
     until(lambda: _listens(follower), "the follower's connection")
     open_gate(desk, "Row-first")
 
-    assert owner.end().err == "Commits carry the name Ada Tester <ada@example.com>.\n"
+    assert owner.end().err == "Orchard commits as Ada Tester <ada@example.com>.\n"
     assert follower.end().code == 0
 
 

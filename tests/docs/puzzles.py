@@ -33,7 +33,7 @@ def no_agent_heals_unasked(day: Day) -> None:
 def a_run_says_what_it_leaves_out(day: Day) -> None:
     day("echo more >> .gitignore; mkdir -p .git/hooks; echo '#!/bin/sh' > .git/hooks/pre-commit; chmod +x .git/hooks/*")
     said = day.run(ONE)
-    day.has(said, "not part of this run", "Git hooks do not run (pre-commit)", "Commits carry the name Ada Tester")
+    day.has(said, "not part of this run", "Git hooks do not run (pre-commit)", "Orchard commits as Ada Tester")
 
 
 def gates_need_a_yes(day: Day) -> None:

@@ -103,9 +103,9 @@ def test_that_agents_run_with_the_rights_of_the_user_is_said_in_plain_words(repo
 def test_a_sandbox_that_is_off_is_told_in_red(repo: Repo) -> None:
     off = next(one for one in about("sandbox", findings(repo)) if one.level == "warning")
 
-    assert (off.message, off.alarming) == ("No wall stands around programs of jobs: sandbox is off.", True)
+    assert (off.message, off.alarming) == ("Jobs run without a wall: the sandbox is off.", True)
     assert any(
-        ("No wall stands around programs of jobs: sandbox is off.", "bad") in line for line in finding_lines([off])
+        ("Jobs run without a wall: the sandbox is off.", "bad") in line for line in finding_lines([off])
     )
 
 
@@ -289,7 +289,7 @@ def test_strays_and_trash_are_reported(repo: Repo) -> None:
 def test_saved_work_is_counted(repo: Repo) -> None:
     repo("update-ref", "refs/orchard/wip/p/build/1", "HEAD")
 
-    assert about("saved work", findings(repo))[0].message == "One piece of saved work is kept."
+    assert about("saved work", findings(repo))[0].message == "Orchard keeps one piece of saved work."
 
 
 def test_a_stale_lock_of_git_is_a_problem(repo: Repo) -> None:

@@ -240,7 +240,7 @@ def test_the_plan_goes_on_when_nobody_reads_any_more(desk: Desk) -> None:
 
     said = running.stderr.read()
     running.stderr.close()
-    assert (code, said) == (0, "Commits carry the name Ada Tester <ada@example.com>.\n")
+    assert (code, said) == (0, "Orchard commits as Ada Tester <ada@example.com>.\n")
     assert "two.txt" in desk.repo.files("feature")
 
 
@@ -483,7 +483,7 @@ def test_a_person_is_asked_once_for_trust_and_shown_everything(desk: Desk) -> No
 
 
 def test_watching_fills_the_screen_until_q(landed: Desk) -> None:
-    code, shown = on_a_terminal(landed, "watch", keys=("q leaves", b"q"))
+    code, shown = on_a_terminal(landed, "watch", keys=("q quits", b"q"))
 
     assert code == 0
     assert "\x1b[?1049h" in shown and "\x1b[?1049l" in shown, "the alternate screen is entered and left"

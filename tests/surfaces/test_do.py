@@ -70,8 +70,8 @@ def test_a_dry_run_says_what_earlier_work_spares_the_run(desk: Desk) -> None:
 
     assert (before["copies"], before["resolved_before"], before["reused"]) == ([], False, [])
     assert (after["copies"], after["resolved_before"]) == (["node_modules"], True)
-    assert "Every job would run; none is reused." in shown and "copies of node_modules from" in shown
-    assert "would be resolved in the same way" in shown
+    assert "Every job would run; none is reused." in shown and "a copy of node_modules from" in shown
+    assert "would be resolved the same way" in shown
 
 
 def test_only_runs_what_is_named_and_what_it_needs(desk: Desk) -> None:

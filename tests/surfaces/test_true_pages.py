@@ -168,7 +168,7 @@ def test_the_first_line_of_a_run_says_that_agents_have_the_rights_of_the_user(
     assert any("Agents run with your rights" in line for line in lines[:2]) == said, lines
     if said and "agent:" not in fields:
         why = "a check fails" if "heal" in fields else "a merge conflicts"
-        assert f"If {why}, builtin may be asked to help." in done.err
+        assert f"If {why}, Orchard may ask builtin to help." in done.err
     else:
         assert said or "may be asked" not in done.err
 
@@ -176,8 +176,18 @@ def test_the_first_line_of_a_run_says_that_agents_have_the_rights_of_the_user(
 @pytest.mark.parametrize(
     ("options", "job", "env", "said"),
     [
-        (["--heal"], "", {"PATH": BARE}, "warning: No agent can be used here, so nothing heals: orchard agents"),
-        ([], ", heal: true", {"PATH": BARE}, "warning: No agent can be used here, so nothing heals: orchard agents"),
+        (
+            ["--heal"],
+            "",
+            {"PATH": BARE},
+            "warning: No agent can be used here, so Orchard heals nothing: orchard agents",
+        ),
+        (
+            [],
+            ", heal: true",
+            {"PATH": BARE},
+            "warning: No agent can be used here, so Orchard heals nothing: orchard agents",
+        ),
         (["--heal"], "", {"PATH": BARE, "ORCHARD_AGENT": "codex"}, "warning: Agent 'codex' cannot be used here"),
         (["--heal"], "", USABLE, None),
         (["--no-heal"], "", {"PATH": BARE}, None),
@@ -214,7 +224,7 @@ def test_a_run_says_what_it_leaves_out_whose_name_it_commits_under_and_which_hoo
     quiet = desk("run", "--quiet", plan, cwd=None, stdin=b"", PATH=BARE)
 
     assert "1 uncommitted file and 2 untracked are not part of this run." in done.err, "the folder of hooks, too"
-    assert "Commits carry the name Ada Tester <ada@example.com>. Git hooks do not run (pre-commit)." in done.err
+    assert "Orchard commits as Ada Tester <ada@example.com>. Git hooks do not run (pre-commit)." in done.err
     assert "uncommitted" not in quiet.err and "Commits" not in quiet.err
 
 

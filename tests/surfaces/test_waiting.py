@@ -109,7 +109,7 @@ def test_what_waits_is_named_and_answered_by_the_command_that_is_named(desk: Des
     assert status["plan"]["hint"] == asked["command"]
     assert answered.code == 0, answered.talk
     assert desk.status()["plan"]["landed"]
-    assert (after.code, after.out) == (0, "Nothing waits for a person.\n")
+    assert (after.code, after.out) == (0, "Nothing waits for you.\n")
 
 
 def test_everything_that_waits_is_listed_the_oldest_first(desk: Desk) -> None:
@@ -145,7 +145,7 @@ def test_one_plan_can_need_several_answers(desk: Desk) -> None:
 def test_where_nothing_waits_it_says_so_and_exits_0(desk: Desk) -> None:
     fresh, document, quiet = desk("waiting"), desk("waiting", "--json"), desk("waiting", "--quiet")
 
-    assert (fresh.code, fresh.out) == (0, "Nothing waits for a person.\n")
+    assert (fresh.code, fresh.out) == (0, "Nothing waits for you.\n")
     assert (document.code, document.json) == (0, [])
     assert (quiet.code, quiet.talk) == (0, "")
     assert not desk.state.exists(), "looking leaves no trace"

@@ -289,7 +289,7 @@ async def test_the_list_of_keys_names_every_action(desk: Desk) -> None:
     async with watched(opened(desk), size=(80, 24)) as person:
         await person.sees("waiting")
         await person.presses("question_mark")
-        await person.sees(*(action.does for action in ACTIONS), "leave (also ctrl-c)")
+        await person.sees(*(action.does for action in ACTIONS), "quit (also ctrl-c)")
         await person.presses("q")
         await person.sees("[l] LOG")
         assert person.watcher.is_running, "a key closes the list and does nothing else"
@@ -305,7 +305,7 @@ def test_without_the_extra_one_plan_is_watched_and_all_of_them_are_refused(desk:
     (hides / "sitecustomize.py").write_text(f"import importlib.util as u\nfound = u.find_spec\n{code}\n")
     desk.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(hides), desk.env.get("PYTHONPATH", "")]))
 
-    for words, key, said in ((["watch", "--all"], b"", b"[watch]"), (["watch"], b"q", b"q leaves")):
+    for words, key, said in ((["watch", "--all"], b"", b"[watch]"), (["watch"], b"q", b"q quits")):
         running, terminal = desk.on_a_terminal(*words)
         shown = b""
         while said not in shown:

@@ -66,7 +66,7 @@ PROGRAM_KEYS = (
     r"|credential\.(.*\.)?helper|core\.(sshcommand|gitproxy))$"
 )
 
-OFF = "No wall stands around programs of jobs: sandbox is off."
+OFF = "Jobs run without a wall: the sandbox is off."
 
 # Two connections that write or checkpoint at the same moment could damage the file (fixed in 3.51.3).
 WAL_BUG = ((3, 7, 0), (3, 51, 2))
@@ -168,20 +168,20 @@ def _sandbox(patient: Patient) -> Iterator[Finding]:
     """Which walls can be built here, tried for real; what the one in force does not stop, and which limits hold."""
     config = patient.settings.config.sandbox
     for finding in walls().findings:
-        said = f"A wall of kind '{finding.level}' "
+        said = f"The wall '{finding.level}' "
         yield Finding("ok" if finding.works else "note", "sandbox", f"{said}{_works(finding)}")
     level = walls().choose(config.level)
     if level == "off":
         yield Finding(
-            "warning", "sandbox", OFF, 'Take sandbox = "off" out of your settings: "auto" is the default.', True
+            "warning", "sandbox", OFF, 'Remove sandbox = "off" from your settings; the default is "auto".', True
         )
         return
-    yield Finding("ok", "sandbox", f"Programs of jobs stand behind a wall of kind '{level}'.")
+    yield Finding("ok", "sandbox", f"Jobs run behind the wall '{level}'.")
     if level == "landlock":
         place = patient.repo.home
         policy = Policy(home=place, temporary=place, writable=(place,), protected=(place / ".git",), network="proxy")
         yield from (Finding("note", "sandbox", f"It does not stop this: {gap}") for gap in gaps(policy))
-    hint = "Make it, or take it out of your settings."
+    hint = "Create it, or remove it from your settings."
     yield from (Finding("warning", "sandbox", said, hint) for said in missing_places(config))
     limits = Resources(memory=config.memory, processes=config.processes, files=config.files, disk=config.disk)
     yield from _limits(in_force(limits))
@@ -195,14 +195,15 @@ def _limits(held: InForce) -> Iterator[Finding]:
     if held.unset:
         keys = {"Memory": "memory", "Processes": "processes", "Open files": "files", "Disk": "disk"}
         named = ", ".join(f"sandbox.{keys[kind]}" for kind in held.unset)
-        yield Finding("ok", "sandbox", f"Programs of jobs have no limit where none is set: {named}.")
+        yield Finding("ok", "sandbox", f"Jobs have no limit where you set none: {named}.")
 
 
 def _works(finding: WallFinding) -> str:
     stops = {
-        "bwrap": "works here: it stops what is outside of the worktree, other processes, namespaces, devices and the "
-        "network beside the proxy.",
-        "landlock": "works here: it stops reading and writing elsewhere, signals, and the network beside the proxy.",
+        "bwrap": "works here: it keeps programs from everything outside the worktree, from other processes, namespaces "
+        "and devices, and from the network except through the proxy.",
+        "landlock": "works here: it keeps programs from reading and writing elsewhere, from sending signals, and from "
+        "the network except through the proxy.",
     }
     return stops.get(finding.level, "works here.") if finding.works else f"cannot be built here: {finding.reason}"
 
@@ -252,12 +253,12 @@ def _settings(patient: Patient) -> Iterator[Finding]:
     if patient.settings.untrusted:
         yield Finding("warning", "trust", not_agreed(patient.settings.untrusted), AGREE_FIRST)
     else:
-        yield Finding("ok", "settings", "the settings are valid, and nothing waits for trust")
+        yield Finding("ok", "settings", "the settings are valid, and none waits for your agreement")
 
 
 def _disk(patient: Patient) -> Iterator[Finding]:
     free = shutil.disk_usage(patient.repo.common_dir).free
-    said = f"{_size(free)} are free on the disk of the repository"
+    said = f"{_size(free)} free on the repository's disk"
     if free < DISK_PROBLEM:
         yield Finding("problem", "disk", f"Only {said}.", "Make room: a full disk stops every plan.")
     elif free < DISK_WARNING:
@@ -388,11 +389,13 @@ def _leftovers(patient: Patient) -> Iterator[Finding]:
         yield Finding("note", "leftovers", said, "The next engine empties it.")
     saved = len(list_refs(patient.repo.git, "refs/orchard/wip"))
     if saved:
-        said = f"{saved:,} pieces of saved work are kept." if saved > 1 else "One piece of saved work is kept."
+        said = (
+            f"Orchard keeps {saved:,} pieces of saved work." if saved > 1 else "Orchard keeps one piece of saved work."
+        )
         see, let_go = Next("list_saved_work"), Next("purge_plan")
-        yield Finding("note", "saved work", said, ("Run '", see, "' to see it, '", let_go, "' to let go of it."))
+        yield Finding("note", "saved work", said, ("'", see, "' lists it; '", let_go, "' removes it with its plan."))
     if not strays and not files:
-        yield Finding("ok", "leftovers", f"nothing is left over below {root}")
+        yield Finding("ok", "leftovers", f"there is nothing left over below {root}")
 
 
 def _kept_for_people(patient: Patient, root: Path) -> Iterator[Finding]:
@@ -410,7 +413,7 @@ def _kept_for_people(patient: Patient, root: Path) -> Iterator[Finding]:
     said = f"{whose} {more}{_size(sum(size for _, size in found))} of the disk."
     largest = sorted(weighed, key=lambda plan: -sum(size for _, size in weighed[plan]))[:LISTED]
     steps = [part for plan in largest for part in ("', '", Next("delete_plan", plan))][1:]
-    yield Finding("note", "worktrees", said, ("This saves what lies there and frees the disk: '", *steps, "'."))
+    yield Finding("note", "worktrees", said, ("To save what is in there and free the disk: '", *steps, "'."))
 
 
 def _capacity(patient: Patient) -> Iterator[Finding]:

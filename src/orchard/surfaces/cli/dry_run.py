@@ -91,9 +91,9 @@ class Rehearsal(Struct, frozen=True):
         """What earlier work spares this run, though every job of it runs."""
         if self.copies:
             named = ", ".join(safe(name, 80) for name in self.copies)
-            yield [(f"Worktrees would get copies of {named} from your checkout.", "dim")]
+            yield [(f"Each worktree would get a copy of {named} from your checkout.", "dim")]
         if self.resolved:
-            yield [("Conflicts that were resolved in plans that landed would be resolved in the same way.", "dim")]
+            yield [("Conflicts like those resolved in plans that landed would be resolved the same way.", "dim")]
 
     @property
     def _jobs(self) -> list[JobId]:

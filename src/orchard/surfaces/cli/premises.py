@@ -26,18 +26,18 @@ def premises(app: App, plan: Plan) -> list[Line]:
         are = "is" if changed + new == 1 else "are"
         found.append(text.warning(f"{' and '.join(named)} {are} not part of this run."))
     name, email = app.repo.identity()
-    said = [f"Commits carry the name {safe(name)} <{safe(email)}>."]
+    said = [f"Orchard commits as {safe(name)} <{safe(email)}>."]
     if hooks := hook_names(app.repo):
         said.append(f"Git hooks do not run ({safe(', '.join(hooks))}).")
     helper = helper_of(plan, config)
     if helper is not None:
         what = " or ".join(_reasons(plan, config))
-        said.append(f"If {what}, {safe(helper)} may be asked to help.")
+        said.append(f"If {what}, Orchard may ask {safe(helper)} to help.")
     found.append([(" ".join(said), "dim")])
     if helper is None and _asks_for_healing(plan, config):
         asked = config.heal.agent or config.agent
         who = "No agent can" if asked is None else f"Agent '{safe(asked)}' cannot"
-        found.append(text.warning(f"{who} be used here, so nothing heals: orchard agents"))
+        found.append(text.warning(f"{who} be used here, so Orchard heals nothing: orchard agents"))
     if stricter(config.sandbox.level, plan.sandbox) == "off" and (helper is not None or asks_agents(plan)):
         found.append(text.warning(RIGHTS))
     return found

@@ -33,7 +33,7 @@ def finding_lines(findings: list[Finding]) -> list[Line]:
 def _verdict(findings: list[Finding]) -> Line:
     counted = {level: sum(one.level == level for one in findings) for level in ("problem", "warning")}
     if counted["problem"]:
-        return [(f"{counted['problem']} to fix before plans can run", "bad")]
+        return [(f"{counted['problem']} problem{'s' * (counted['problem'] > 1)} to fix before plans can run", "bad")]
     if counted["warning"]:
-        return [(f"Plans can run; {counted['warning']} to look at", "wait")]
+        return [(f"Plans can run; {counted['warning']} warning{'s' * (counted['warning'] > 1)} above", "wait")]
     return [("Everything is fine.", "good")]

@@ -84,7 +84,7 @@ def _paused(run: Run, event: events.PlanPaused) -> list[Line]:
 
 
 def _landed(run: Run, event: events.Landed) -> list[Line]:
-    checkout = f", and the checkout {safe(event.checkout)}" if event.checkout else ""
+    checkout = f"; checkout in {safe(event.checkout)} updated" if event.checkout else ""
     move = f"{text.short(event.old)}..{text.short(event.new)}" if event.old else text.short(event.new)
     return [_line("plan", "landed", "good", f"{safe(event.branch)} {move}{checkout}")]
 

@@ -78,11 +78,11 @@ def _retry(seen: Seen, row: Row | None) -> Wish:
             raise UsageError(f"No job of group '{safe(row.path)}' has failed.")
         return Wish("retry_plan", {"jobs": failed}, f"Retrying {text.many(len(failed), 'job')} of '{safe(row.path)}'.")
     job = _job(row, "retry")
-    return Wish("retry_plan", {"jobs": [job.id]}, f"Job '{safe(job.id)}' is tried again.")
+    return Wish("retry_plan", {"jobs": [job.id]}, f"Retrying job '{safe(job.id)}'.")
 
 
 def _retry_plan(seen: Seen, _: Row | None) -> Wish:
-    return Wish("retry_plan", {}, f"The failed jobs of plan {safe(seen.plan.id)} are tried again.")
+    return Wish("retry_plan", {}, f"Retrying the failed jobs of plan {safe(seen.plan.id)}.")
 
 
 def _pause(seen: Seen, _: Row | None) -> Wish:
@@ -122,13 +122,13 @@ ACTIONS = (
 )
 
 OTHER_KEYS = (
-    ("up down", "choose a plan, a job, or move the text (also j k, page keys, home, end)"),
-    ("left right", "fold and unfold a group, or move the text to the side"),
+    ("up down", "choose a plan or a job, or scroll (also j k, page keys, home, end)"),
+    ("left right", "fold and unfold a group, or scroll the text sideways"),
     ("space", "fold or unfold the chosen group"),
     ("tab", "go to the next part of the screen"),
     ("l d i", "show the log, the diff or the details of the chosen job"),
     ("b", "show or hide the list of plans"),
     ("[ ]", "show the plan before or after this one"),
     ("?", "show these keys"),
-    ("q", "leave (also ctrl-c); plans go on"),
+    ("q", "quit (also ctrl-c); plans go on"),
 )

@@ -17,7 +17,7 @@ from orchard.surfaces.cli.terminal import Terminal
 from orchard.surfaces.next_steps import in_commands
 
 SHOWN = 30
-HOW = "Edit the files and remove the markers. What has none: edit, replace or remove it, or keep it with 'git add'."
+HOW = "Edit the files and remove the markers; edit, replace or remove those without, or keep them with 'git add'."
 
 
 @verb(
@@ -93,7 +93,7 @@ def _opened(asked: Asked, answer: Json) -> list[Line]:
         [("Resolve it in: ", ""), (safe(answer["folder"], 4000), "strong")],
     ]
     for one in files[:SHOWN]:
-        at = f", marked from line {one['line']} on" if one["line"] else ""
+        at = f"; markers from line {one['line']} on" if one["line"] else ""
         state: Line = [("  done  ", "good")] if one["done"] else [("  open  ", "wait")]
         lines.append([*state, (safe(one["path"], 4000), "strong"), (f"  {safe(one['what'], 500)}{at}", "dim")])
     if len(files) > SHOWN:

@@ -27,7 +27,7 @@ IN_USE = "Job '{job}' runs in there now: what you change, its programs see."
 WAITS = "The agent of '{job}' waits for a message; its next turn goes on in this session."
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}")
 RESOLVING = "Resolve the conflict in here, then: orchard resolve {plan}:{job} --continue"
-EDITED = "What you change in there counts when the job is tried again: orchard retry {plan}:{job}"
+EDITED = "What you change in there counts when you retry the job: orchard retry {plan}:{job}"
 
 
 @verb("path", examples='orchard path api\ncd "$(orchard path api)"')

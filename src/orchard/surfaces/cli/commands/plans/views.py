@@ -146,7 +146,7 @@ def diff_line(row: str) -> Line:
     return [(row, "")]
 
 
-NOTHING = "Nothing waits for a person."
+NOTHING = "Nothing waits for you."
 
 
 @verb("waiting", examples="orchard waiting\norchard waiting --quiet || echo 'Orchard needs you'")
