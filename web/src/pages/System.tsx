@@ -124,7 +124,7 @@ function Saved({ repo }: { repo: string }) {
           Nothing was left in a worktree that had to be removed. What is left in one is saved first, and listed here.
         </p>
       ) : (
-        <div className="scroll" style={{ maxHeight: 300, overflow: "auto" }}>
+        <div className="scroll" style={{ maxHeight: 300, overflow: "auto" }} tabIndex={0} role="region" aria-label="Saved work">
           <table className="list">
             <tbody>
               {value.saved.map((one) => (
@@ -216,7 +216,7 @@ function Settings({ repo }: { repo: string }) {
   return (
     <Part title="Settings" more={<input className="input" type="search" placeholder="Search  ( / )" aria-label="Search settings" value={search} onChange={(event) => setSearch(event.target.value)} />}>
       {value.untrusted.length > 0 && <p className="pad t-wait small">These wait for your consent (orchard trust): {value.untrusted.map(visibleName).join(", ")}</p>}
-      <div className="scroll">
+      <div className="scroll" tabIndex={0} role="region" aria-label="Settings">
         <table className="list">
           <tbody>
             {shown.map(([name, one]) => (
