@@ -76,7 +76,7 @@ test: check web-check
 # Where there is no browser, these tests are skipped, loudly: a test does not install programs on a machine.
 test-browser: dev web
 	$(BIN)/python tools/install_browser.py
-	$(BIN)/python tools/run_tests.py tests/web
+	$(BIN)/python tools/run_tests.py -n $(SLOW_WORKERS) tests/web
 
 # What `make test` skips: tests that run real programs. Few at once, for these are large.
 test-agents: dev

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from orchard.surfaces.http import dashboard
+from orchard.surfaces.http.daemon.tokens import new_code
 from tests.acceptance.program import Desk
 from tests.http.daemon import Daemon
 
@@ -78,8 +79,9 @@ class Tab:
             self.strangers.append(url)
 
     def enter(self) -> None:
-        """Open the link that the daemon prints."""
-        self.page.goto(f"http://127.0.0.1:{self.daemon.port}/#code={self.daemon.new_code()}")
+        """Open a link as the daemon prints it; a program that only prints it is started where a test is about that."""
+        code = new_code(Path(self.daemon.said["token_file"]).parent)
+        self.page.goto(f"http://127.0.0.1:{self.daemon.port}/#code={code}")
         expect(self.page.locator("main .content, main .empty h2").first).to_be_visible()
 
     def go(self, address: str) -> None:
@@ -95,6 +97,14 @@ class Tab:
     def repo(self) -> str:
         answer = self.daemon.ask("GET", "/api/v1/repos", self.daemon.bearer)
         return str(answer.json["repos"][0]["id"])
+
+    def status(self, plan: str) -> Any:
+        """What is known of a plan, asked without starting a program: for who looks until something happens."""
+        return self.daemon.ask("GET", f"/api/v1/plans/{plan}", self.daemon.bearer).json
+
+    def waiting(self) -> list[Any]:
+        found: list[Any] = self.daemon.ask("GET", "/api/v1/waiting", self.daemon.bearer).json["waiting"]
+        return found
 
     def press(self, name: str) -> None:
         self.page.get_by_role("button", name=name, exact=True).first.click()

@@ -77,7 +77,7 @@ def hostile_plan(tab: Tab) -> str:
 
 def test_hostile_text_is_shown_and_nothing_else(tab: Tab) -> None:
     plan = hostile_plan(tab)
-    until(lambda: tab.desk.status(plan)["plan"]["status"] == "failed", seconds=60)
+    until(lambda: tab.status(plan)["plan"]["status"] == "failed", seconds=60)
     tab.go("/")
     expect(tab.page.locator("article.plan", has_text="<img src=x onerror=window.__pwned=1>")).to_be_visible()
     for view in ("", "jobs", "timeline", "changes", "usage", "events"):

@@ -68,7 +68,7 @@ def test_a_log_of_100_megabytes_is_read_at_both_ends(tab: Tab) -> None:
     body = {"name": "Much", "target": "much", "jobs": [{"id": "yes", "work": f"{work}; echo 1 > much.txt"}]}
     headers = {**tab.daemon.bearer, "Content-Type": "application/json"}
     plan = str(tab.daemon.ask("POST", "/api/v1/plans", headers, json.dumps(body).encode()).json["plan"])
-    until(lambda: tab.desk.status(plan)["plan"]["landed"], seconds=120)
+    until(lambda: tab.status(plan)["plan"]["landed"], seconds=120)
     tab.job(plan, "yes")
     expect(tab.page.locator(".log .l", has_text="last")).to_be_visible()
     tab.says("95 MB")
