@@ -19,6 +19,7 @@ from typing import Any
 
 from orchard.config.load import Settings, load_settings
 from orchard.config.user_dirs import UserDirs, user_dirs
+from orchard.core.records import DEAD
 from orchard.core.run import Run
 from orchard.engine.server.address import read_address
 from orchard.engine.server.server import EngineGone
@@ -59,7 +60,7 @@ class App(Library):
 
     def _held_in(self, run: Run, job: JobId, worktree: Worktree, subtask: str | None = None) -> str:
         """Who works there could lead our git astray meanwhile, so all of them are held still: by their engine."""
-        if self.engine_alive():
+        if run.records[job].state not in DEAD and self.engine_alive():
             try:
                 return str(self._asked_now("see_folder", plan=run.id, job=job, subtask=subtask)["tree"])
             except EngineGone:

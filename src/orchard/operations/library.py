@@ -20,7 +20,6 @@ from msgspec.structs import asdict, replace
 from orchard.config.load import Settings
 from orchard.config.user_dirs import UserDirs
 from orchard.core.run import Run
-from orchard.core.states import ACTIVE
 from orchard.core.views.documents import (
     AttemptView,
     Changes,
@@ -44,6 +43,7 @@ from orchard.model import limits
 from orchard.model.events.plans import Json
 from orchard.model.phases import PHASES, Phase
 from orchard.model.plan import VALIDATION, JobId, Plan, PlanId
+from orchard.operations.diffs import diff_of, is_at_rest
 from orchard.operations.operation import Operation
 from orchard.store.logs import LogFiles
 from orchard.store.plan_list import JOURNAL_FILE, listed
@@ -346,24 +346,9 @@ class Library(ABC):
         """The commits between which a job, or the whole plan, made its changes; a tree, of a worker that is at rest."""
         if job is not None:
             run, job_id, subtask = self.worker_of(job, plan)
-            record = run.records[job_id]
-            if subtask is not None:
-                one = record.subtasks[subtask]
-                if one.at_rest and one.worktree is not None and one.path is not None:
-                    return one.base, self._held_in(run, job_id, Worktree(one.worktree, Path(one.path)), subtask)
-                if not one.over:
-                    raise NotFound(f"Subtask '{subtask}' has no result yet; it is {one.status}.")
-                return one.base, one.commit or one.base
-            if record.hold is not None and record.hold.kind == "worker" and (taken := record.worktree) is not None:
-                return taken.base, self._held_in(run, job_id, Worktree(taken.worktree, Path(taken.path)))
-            if job_id != VALIDATION:
-                made = record.work_commit is not None and record.work_commit.attempt == record.number
-                if record.state in ACTIVE and not made and (taken := record.worktree) is not None:
-                    return taken.base, self._held_in(run, job_id, Worktree(taken.worktree, Path(taken.path)))
-                commit = record.work_commit.commit if record.work_commit else record.commit
-                if commit is None or record.base is None:
-                    raise NotFound(f"Job '{job_id}' has no result yet; it is {record.status}.")
-                return record.base, commit
+            if job_id != VALIDATION or subtask is not None or is_at_rest(run.records[job_id]):
+                base, now = diff_of(run, job_id, subtask)
+                return base, self._held_in(run, job_id, now, subtask) if isinstance(now, Worktree) else now
         else:
             run = self.run_of(self.find_plan(plan))
         if not run.snapshot.generation:

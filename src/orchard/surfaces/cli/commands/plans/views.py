@@ -103,7 +103,7 @@ def attempts(terminal: Terminal, job: str, plan: str | None) -> None:
     "diff",
     cls=WithPaths,
     examples="""
-orchard diff api                      # of a job that runs: what it has changed so far
+orchard diff api                      # of a job that runs or was canceled: what it has changed so far
 orchard diff --stat                   # the whole plan's result
 orchard diff api -- src docs/a.md     # only below these paths
 orchard diff --name-only
@@ -115,7 +115,9 @@ orchard diff | git apply
 @click.option("--stat", is_flag=True, help="Show only how much changed in which file.")
 @click.option("--name-only", is_flag=True, help="Show only which files changed.")
 def diff(terminal: Terminal, job: str | None, plan: str | None, stat: bool, name_only: bool) -> None:
-    """PATHs are relative to the top of the repository."""
+    """Of a job that failed or was canceled before its work was committed, it shows what lies in its worktree, or what
+    was saved of it. PATHs are relative to the top of the repository.
+    """
     if stat and name_only:
         raise UsageError("'--stat' and '--name-only' exclude each other.", "Give one of them.")
     app = app_of(terminal)
