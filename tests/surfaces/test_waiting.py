@@ -64,7 +64,7 @@ def take_back(desk: Desk) -> None:
 
 CASES = {
     "land: ask": Case(
-        ASK, "landing", "__snapshot-validation__", "land", ("--yes",), why="waits to be landed on 'main'"
+        ASK, "landing", "__snapshot-validation__", "land", ("--yes",), why="waits for you to land it on 'main'"
     ),
     "approve: true": Case(APPROVE, "approval", "back/a", "approve", ("--yes",), why=""),
     "a budget": Case(BUDGET, "plan", None, "resume", ("--budget", "minutes=60"), why="The budget of 0.01 minutes"),

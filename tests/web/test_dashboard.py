@@ -311,7 +311,7 @@ def test_what_needs_a_person_is_answered_in_the_inbox(tab: Tab) -> None:
     until(tab.waiting)
     expect(tab.page.locator(".side .pill")).to_have_text("1")
     tab.page.get_by_role("link", name=re.compile("^Inbox")).click()
-    tab.says(re.compile("waits for its diff to be approved"))
+    tab.says(re.compile("waits for you to approve its changes"))
     tab.press("Show what it changed")
     expect(tab.page.locator(".diff tr.add")).to_contain_text("yes")
     tab.picture("inbox")

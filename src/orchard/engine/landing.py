@@ -62,7 +62,7 @@ async def land(context: Context) -> Outcome:
     if run.proposes:
         return await _propose(context, tip)
     if context.plan.land == "ask" and context.approved != "landing":
-        reason = f"The result is validated and waits to be landed on '{run.pinned.target_branch}'.{obeyed}"
+        reason = f"The result passed validation and waits for you to land it on '{run.pinned.target_branch}'.{obeyed}"
         return Held("landing", reason, Phase.MERGE_RI)
     return await _land(context, tip)
 

@@ -296,7 +296,7 @@ async def postchecks(context: Context) -> Outcome:
         await note_changes(context)
         outcome = Passed()
     if context.job.approve and context.approved != "approval":
-        reason = f"Job '{context.job_id}' waits for its diff to be approved."
+        reason = f"Job '{context.job_id}' waits for you to approve its changes."
         return Held("approval", reason, Phase.MERGE_RI)
     return outcome
 

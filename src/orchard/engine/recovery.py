@@ -181,7 +181,7 @@ def _again(run: Run, job_id: JobId, phase: Phase) -> JobRetried:
 def _hold(run: Run, job_id: JobId, attempt: Attempt, since: float) -> JobHeld:
     """What the last engine was about to record when it died."""
     if attempt.where is Phase.POSTCHECKS and run.job(job_id).approve:
-        reason = f"Job '{job_id}' waits for its diff to be approved."
+        reason = f"Job '{job_id}' waits for you to approve its changes."
         return JobHeld(job_id, attempt.number, "approval", reason, Phase.MERGE_RI, True, since)
     return JobHeld(job_id, attempt.number, "budget", "A budget is used up.", attempt.where, True, since)
 

@@ -22,7 +22,7 @@ Release = Callable[[], None]
 Way = Callable[[], Release | None]
 """Takes hold and answers with how to let go; None when this way does not work here."""
 
-WARNING = "The machine may fall asleep while jobs run: no way to keep it awake works here."
+WARNING = "The machine may fall asleep while jobs run: Orchard cannot keep it awake here."
 
 
 class Wakefulness:
