@@ -104,9 +104,7 @@ def test_a_sandbox_that_is_off_is_told_in_red(repo: Repo) -> None:
     off = next(one for one in about("sandbox", findings(repo)) if one.level == "warning")
 
     assert (off.message, off.alarming) == ("Jobs run without a wall: the sandbox is off.", True)
-    assert any(
-        ("Jobs run without a wall: the sandbox is off.", "bad") in line for line in finding_lines([off])
-    )
+    assert any(("Jobs run without a wall: the sandbox is off.", "bad") in line for line in finding_lines([off]))
 
 
 def test_where_no_wall_can_be_had_the_default_says_what_to_install(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,8 +116,7 @@ async def test_where_it_cannot_be_opened_the_plan_waits_and_can_be_asked_again(
     assert waits["plan"]["waiting"][0]["kind"] == "pr"
     assert not forge.requests
     assert forge.tip(f"orchard/{waits['plan']['id']}") is None, "it was known before the push that this cannot work"
-    with pytest.raises(UsageError, match="lands by a pull request"):
-        await orchard.ask("land_plan")
+    assert f"here instead: orchard land {waits['plan']['id']})" in waits["plan"]["error"]
 
     monkeypatch.undo()
     monkeypatch.setenv("GITHUB_SERVER_URL", forge.url)
@@ -128,6 +127,17 @@ async def test_where_it_cannot_be_opened_the_plan_waits_and_can_be_asked_again(
     done = await orchard.ask("propose_plan")
 
     assert done["plan"]["status"] == "succeeded" and list(forge.requests) == [1]
+
+
+async def test_a_plan_without_a_forge_lands_here_where_a_person_asks_for_that(orchard: Orchard, forge: Forge) -> None:
+    orchard.repo("remote", "remove", "origin")
+    waits = await orchard.run(plan())
+    assert waits["plan"]["status"] == "waiting"
+
+    done = await orchard.ask("land_plan")
+
+    assert done["plan"]["status"] == "succeeded" and done["plan"]["landed"]
+    assert not forge.requests
 
 
 @pytest.mark.parametrize("title", ["gh", "token"])

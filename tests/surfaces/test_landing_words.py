@@ -115,6 +115,19 @@ def test_who_follows_the_hint_of_a_landing_again_that_was_refused_has_the_result
     assert {"a.txt", "fix.txt"} <= set(desk.repo.files("work"))
 
 
+def test_a_plan_that_cannot_open_its_pull_request_says_so_first_and_can_land_here(desk: Desk) -> None:
+    file = desk.plan("name: Proposed\nland: pr\njobs: [{id: a, work: 'echo a > a.txt'}]\n")
+
+    checked, held, bare = desk("validate", file), desk("run", file), desk("land", "--yes")
+    plan = desk.status()["plan"]["id"]
+    landed = desk("land", plan, "--yes")
+
+    assert checked.code == 0 and "no pull request can be opened when this plan is done" in checked.err, checked.talk
+    assert held.code == 4 and f"orchard land {plan}" in held.out and f"next: orchard pr {plan}" in held.out, held.talk
+    assert bare.code == 3 and "waits for its pull request" in bare.err
+    assert landed.code == 0 and desk.status()["plan"]["landed"], landed.talk
+
+
 def test_the_next_command_of_a_deleted_plan_works(desk: Desk) -> None:
     held = "name: Held\nstart_paused: true\njobs: [{id: a, work: 'echo a > a.txt'}]\n"
     plan = desk("run", desk.plan(held), "--detach", "-q").out.strip()

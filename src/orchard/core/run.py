@@ -147,7 +147,7 @@ class Run:
     @property
     def proposes(self) -> bool:
         """Whether its result becomes a pull request."""
-        return self.plan.land == "pr" or self.pull_asked is not None
+        return self.pull_asked.wanted if self.pull_asked is not None else self.plan.land == "pr"
 
     @property
     def moving(self) -> events.LandingIntended | events.UndoIntended | None:

@@ -75,7 +75,8 @@ async def _propose(context: Context, tip: str) -> Outcome:
     run = context.run
     made = await proposals.propose(context.engine, run, lambda: proposals.of_snapshot(run, tip))
     if isinstance(made, OrchardError):
-        return Held(proposals.KIND, (f"{made.message} ", *parts_of(made.hint)), Phase.MERGE_RI)
+        instead = (f" (to land it on '{run.pinned.target_branch}' here instead: ", Next("land_plan", run.id), ")")
+        return Held(proposals.KIND, (f"{made.message} ", *parts_of(made.hint), *instead), Phase.MERGE_RI)
     return Passed(f"proposed by {made.url}")
 
 

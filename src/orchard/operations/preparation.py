@@ -3,13 +3,15 @@
 All of it may take long, so it is done before anybody decides about the plan, and whoever asked looks again afterwards.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from orchard.agents.definitions.ignored import ignored_notes
+from orchard.config.layers import Config
 from orchard.core.run import Run
 from orchard.engine.plans.refs import check_start, target_of
 from orchard.engine.world import World
-from orchard.errors import InvalidInput, Next, OrchardError, Problem, UsageError
+from orchard.errors import InvalidInput, Next, OrchardError, Problem, Say, UsageError
+from orchard.git.repository import Repository
 from orchard.model.plan import VALIDATION, AgentWork, Job, Plan, Work
 from orchard.operations.foresight import agent_findings, check_agent, idle_notes, permission_notes, refusals
 from orchard.operations.queries.definitions import Described, agents_of, definition_notes, described_to
@@ -59,20 +61,23 @@ async def settings_warnings(world: World) -> list[str]:
 
 async def proposal_warnings(world: World, plan: Plan) -> list[str]:
     """That the pull request which a plan ends with could not be opened now: told before its jobs run, not after."""
-    return await world.in_thread(_unproposable, world, plan) if plan.land == "pr" else []
+    return await world.in_thread(unproposable, world.repo, world.config, world.environment, plan, world.say)
 
 
-def _unproposable(world: World, plan: Plan) -> list[str]:
+def unproposable(repo: Repository, config: Config, env: Mapping[str, str], plan: Plan, say: Say) -> list[str]:
+    """The same, where no engine has to be asked."""
+    if plan.land != "pr":
+        return []
     from orchard.engine.pull_requests import Proposal, open_way  # few plans end so
 
     try:
-        start = target_of(world.repo, plan, [])
+        start = target_of(repo, plan, [])
     except OrchardError:
         return []  # what it starts from is still to come
     try:
-        open_way(world.repo, world.config.forge, world.environment, Proposal("", "", start.target_branch))
+        open_way(repo, config.forge, env, Proposal("", "", start.target_branch))
     except OrchardError as error:
-        hint = f" {world.say(error.hint)}" if error.hint is not None else ""
+        hint = f" {say(error.hint)}" if error.hint is not None else ""
         return [f"As things are, no pull request can be opened when this plan is done. {error.message}{hint}"]
     return []
 

@@ -61,8 +61,8 @@ class Fit(Struct, frozen=True):
     """Whether it is about plans that are deleted, or about those that are not; None: about both."""
     already: Callable[[PlanSummary], bool] = lambda plan: False
     """Plans for which nothing would change; one of them is meant where the operation applies to no other."""
-    by_name: tuple[Callable[[PlanSummary], bool], str] | None = None
-    """Plans to which it applies only where they are named, and what is said of one of them where none is."""
+    by_name: Callable[[PlanSummary], str | None] = lambda plan: None
+    """What is said of a plan to which it applies only where that is named; None: it does not apply."""
 
 
 def fitting(plans: Sequence[PlanSummary], operation: str, fit: Fit, last_of: LastOf) -> PlanId:
@@ -81,9 +81,8 @@ def fitting(plans: Sequence[PlanSummary], operation: str, fit: Fit, last_of: Las
 
 def _none(possible: Sequence[PlanSummary], operation: str, fit: Fit) -> NotFound:
     """That no plan is meant; one that would have to be named is told with the command that names it."""
-    applies, how = fit.by_name or (lambda plan: False, "")
-    named_only = [plan for plan in possible if applies(plan)]
+    named_only = [(plan.id, how) for plan in possible if (how := fit.by_name(plan)) is not None]
     if not named_only:
         return NotFound(f"No plan here {fit.what}.", hint=Next("list_plans"))
-    last = named_only[-1]
-    return NotFound(f"No plan here {fit.what}. Plan '{last.id}' {how}.", hint=Next(operation, last.id))
+    last, how = named_only[-1]
+    return NotFound(f"No plan here {fit.what}. Plan '{last}' {how}.", hint=Next(operation, last))

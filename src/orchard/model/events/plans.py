@@ -210,9 +210,10 @@ class Pushed(PlanEvent, frozen=True):
 
 
 class PullRequestAsked(PlanEvent, frozen=True):
-    """A person wants the result to become a pull request, whatever the plan says."""
+    """A person wants the result to become a pull request, or (not `wanted`) not to, whatever the plan says."""
 
     draft: bool = False
+    wanted: bool = True
 
 
 class PullRequestIntended(PlanEvent, frozen=True):
@@ -452,8 +453,7 @@ class Recorded(Struct, frozen=True):
     """An event with its place in the journal."""
 
     seq: int
-    at: float
-    """Seconds since the epoch; for people, never for arithmetic on durations of work."""
+    at: float  # seconds since the epoch; for people, never for arithmetic on durations of work
     plan: PlanId
     event: Event
 

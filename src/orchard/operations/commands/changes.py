@@ -13,7 +13,7 @@ from orchard.engine import landing
 from orchard.engine.pull_requests import KIND
 from orchard.errors import Next, UsageError
 from orchard.git.repository import Repository
-from orchard.model.events.plans import HoldReleased, Json, PlanReshaped
+from orchard.model.events.plans import Event, HoldReleased, Json, PlanReshaped, PullRequestAsked
 from orchard.model.plan import VALIDATION, Plan
 from orchard.model.plan_codec import plan_json
 from orchard.operations.command import Command, Decision, Outdated, Scene
@@ -165,9 +165,9 @@ class Moved(Done, frozen=True, kw_only=True):
 
 
 def _decide_landing(run: Run, args: OfPlan, _: object, scene: Scene) -> Decision:
-    _refuse_proposed(run)
-    held = run.records[VALIDATION].hold is not None
-    return Decision([HoldReleased(VALIDATION)] if held else [])
+    hold = run.records[VALIDATION].hold
+    instead: list[Event] = [PullRequestAsked(wanted=False)] if hold is not None and hold.kind == KIND else []
+    return Decision([*instead, HoldReleased(VALIDATION)] if hold is not None else [])
 
 
 async def _land(scene: Scene, run: Run, args: OfPlan, decided: Decision) -> Json:
@@ -181,34 +181,26 @@ def _refuse_landing(run: Run, _: str) -> None:
     validation, landed = run.records[VALIDATION], run.landed
     if landed is None and validation.hold is None and validation.released is None:
         raise UsageError(f"Plan '{run.id}' has nothing to land.", hint=Next("get_plan", run.id))
-    _refuse_proposed(run)
     if landed is not None and not landed.found and run.undone is None and run.moving is None:
         raise UsageError(f"Plan '{run.id}' has landed on '{landed.branch}' already.", hint=Next("get_plan", run.id))
     if run.undone is not None and run.undone.revert:
         landing.refuse_reverted(run.id, run.undone)
 
 
-def _refuse_proposed(run: Run) -> None:
-    hold = run.records[VALIDATION].hold
-    if hold is not None and hold.kind == KIND:
-        raise UsageError(
-            f"Plan '{run.id}' lands by a pull request, which could not be opened yet.",
-            hint=("Try that again: ", Next("propose_plan", run.id)),
-        )
-
-
 def landable(plan: PlanSummary) -> bool:
     return any(hold.kind in ("landing", "rewritten") for hold in plan.waiting) or plan.landing
 
 
-def _was_undone(plan: PlanSummary) -> bool:
-    return plan.undone and not plan.reverted
+def _landable_by_name(plan: PlanSummary) -> str | None:
+    if any(hold.kind == KIND for hold in plan.waiting):
+        return "waits for its pull request; name it to land it here instead"
+    return "was undone; name it to land it again" if plan.undone and not plan.reverted else None
 
 
 land_plan = Command(
     name="land_plan",
     sentence="Land a result that waits, or whose landing was undone.",
-    details="It waits with `land: ask`, or where edits in the checkout were in the way.",
+    details="It waits with `land: ask`, where edits in the checkout were in the way, or for a pull request.",
     args=OfPlan,
     answer=Moved,
     example={"plan": "add-login"},
@@ -217,7 +209,7 @@ land_plan = Command(
     verb=Verb("land", asks=True, follows=True),
     next=("wait_plan", "undo_plan"),
     whole_names=True,
-    fit=Fit(landable, "waits to be landed", by_name=(_was_undone, "was undone; name it to land it again")),
+    fit=Fit(landable, "waits to be landed", by_name=_landable_by_name),
     refuses=_refuse_landing,
     destructive=True,
     decide=_decide_landing,

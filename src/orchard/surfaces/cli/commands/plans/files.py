@@ -77,6 +77,7 @@ def reviewed(terminal: Terminal, file: str, params: Mapping[str, str]) -> tuple[
     from orchard.config.places import missing_places
     from orchard.engine.machine.reach import reach_warnings
     from orchard.operations.foresight import foreseen, idle_notes, permission_notes
+    from orchard.operations.preparation import unproposable
     from orchard.operations.queries.definitions import agents_of, definition_notes, described_for
     from orchard.planfile.parse import review  # brings a YAML reader
 
@@ -96,6 +97,7 @@ def reviewed(terminal: Terminal, file: str, params: Mapping[str, str]) -> tuple[
         notes.extend(definition_notes(agents, described, plan))
         notes.extend(permission_notes(config, agents, described, plan))
         notes.extend(idle_notes(plan))
+        notes.extend(unproposable(app.repo, config, os.environ, plan, in_commands))
         if names := agents_of(agents, described, plan):
             notes.extend(ignored_notes(app.repo, config, names))
         return foreseen(app.repo, config, agents, app.reader.plans(), plan, paths, in_commands)
