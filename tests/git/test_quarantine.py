@@ -4,8 +4,10 @@ import hashlib
 import os
 import re
 import resource
+import shutil
 import subprocess
 import zlib
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -205,6 +207,51 @@ def test_small_objects_that_are_much_together_once_git_unpacks_them_are_refused(
     assert "once git unpacks it" in (bring_in(repository, folder).refused or "")
     monkeypatch.setattr(quarantine, "LARGEST", 5 << 20)
     assert bring_in(repository, folder) == Brought(4)
+
+
+def nested(repo: Repo, repository: Repository, folder: Path, depth: int) -> str:
+    """A commit of a hundred folders in each of a hundred folders, and so on, which is as many objects as it is deep."""
+    kind, name = "100644 blob", job_git(repo, repository, folder, "hash-object", "-w", "--stdin", stdin=b"x")
+    for _ in range(depth):
+        rows = "".join(f"{kind} {name}\td{number}\n" for number in range(100)).encode()
+        kind, name = "040000 tree", job_git(repo, repository, folder, "mktree", stdin=rows)
+    return job_git(repo, repository, folder, "commit-tree", name, "-p", "HEAD", "-m", "x")
+
+
+def test_a_commit_of_a_million_paths_in_a_few_objects_is_refused(
+    repo: Repo, repository: Repository, folder: Path
+) -> None:
+    commit = nested(repo, repository, folder, 3)
+
+    refused = bring_in(repository, folder).refused
+
+    assert refused == "A commit of it has more than 200,000 paths that what it builds on does not have."
+    assert subprocess.run(["git", "cat-file", "-e", commit], cwd=repo.path, check=False).returncode != 0
+
+
+def test_paths_that_a_commit_has_from_what_it_builds_on_do_not_count(
+    repo: Repo, repository: Repository, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = nested(repo, repository, folder, 2)
+    assert bring_in(repository, folder).refused is None
+    monkeypatch.setattr(lengths, "MORE_PATHS", 10)
+    tree = job_git(repo, repository, folder, "rev-parse", f"{commit}^{{tree}}")
+    more = job_git(repo, repository, folder, "ls-tree", tree) + f"\n040000 tree {tree}\tmore"
+    few = job_git(repo, repository, folder, "mktree", stdin=more.encode())
+    job_git(repo, repository, folder, "commit-tree", few, "-p", commit, "-m", "twice as many")
+    assert "more than 10 paths" in (bring_in(repository, folder).refused or "")
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+    job_git(repo, repository, folder, "commit-tree", tree, "-p", commit, "-m", "as many")
+    assert bring_in(repository, folder).refused is None
+
+
+def test_folders_that_hold_each_other_by_made_up_names_are_refused() -> None:
+    one, other = lengths._Tree(0, Counter({"b": 1})), lengths._Tree(0, Counter({"a": 1}))
+
+    with pytest.raises(OrchardError, match="in itself"):
+        lengths._summed({"a": one, "b": other})
 
 
 def test_an_object_that_hides_its_length_is_refused(repo: Repo, repository: Repository, folder: Path) -> None:

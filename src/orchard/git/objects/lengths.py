@@ -3,14 +3,23 @@
 A few megabytes can be gigabytes once they are unpacked: zeros compress well, and a delta may copy its base many times.
 Git unpacks all of it to check it, outside of every limit of the job. Every object says at its start how long it is, and
 git unpacks no more than that, so the sum of what they say is a bound.
+
+Three small trees can be a commit of a million paths, if each names the next one a hundred times. What looks at such a
+commit needs memory and minutes for all of them. So the paths of each new commit are counted (`refuse_many_paths`), each
+tree once, and it may have only so many more than what it builds on.
 """
 
 import mmap
 import re
 import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from orchard.errors import OrchardError
+from orchard.git.command import Git
 
 _HEADER = re.compile(rb"[a-z]{1,16} (\d{1,18})\0")
 _START = 4096
@@ -32,7 +41,7 @@ class Room:
     """What may still be unpacked. `oid_size`: the bytes of an object's name."""
 
     def __init__(self, most: int, oid_size: int) -> None:
-        self._most, self._oid_size = most, oid_size
+        self._most, self.oid_size = most, oid_size
         self._left, self._made, self._objects = most, DELTAS * most, MOST_OBJECTS
 
     def take(self, file: Path, *, packed: bool) -> None:
@@ -59,7 +68,7 @@ class Room:
         at = 12
         for _ in range(int.from_bytes(data[8:12], "big")):
             kind, length, at = _entry(data, at)
-            at += self._oid_size if kind == _REFERENCE else 0
+            at += self.oid_size if kind == _REFERENCE else 0
             self._left = self._without(self._left, length)
             start, at = _unpacked(data, at, length)
             if kind in (_OFFSET, _REFERENCE):
@@ -129,3 +138,98 @@ def _result(start: bytes) -> int | None:
             if len(numbers) == 2:
                 return numbers[1]
     return None
+
+
+MORE_PATHS = 200_000
+"""So many paths more than its parents may a commit of a job's have."""
+_DEEPEST = 500
+_TREES = 256 << 20
+"""Bytes of all trees that are read for that."""
+_FOLDER = b"40000"
+_SECONDS = 600.0
+
+
+class _Tree(Struct, frozen=True):
+    files: int
+    folders: Counter[str]
+
+
+def refuse_many_paths(git: Git, names: Collection[str], oid_size: int) -> None:
+    """OrchardError where one of these new commits has far more paths than the commits that it builds on."""
+    commits = {name: _links(text) for name, text in _read(git, names, b"commit")}
+    parents = {parent for _, above in commits.values() for parent in above} - commits.keys()
+    known = {name: _links(text)[0] for name, text in _read(git, parents, b"commit")}
+    paths = _paths(git, {*known.values(), *(tree for tree, _ in commits.values())}, oid_size)
+    most = MORE_PATHS + max((paths[tree] for tree in known.values()), default=0)
+    if any(paths[tree] > most for tree, _ in commits.values()):
+        raise OrchardError(
+            f"A commit of it has more than {MORE_PATHS:,} paths that what it builds on does not have.",
+            hint="Commit fewer files, or have git ignore them.",
+        )
+
+
+def _links(commit: bytes) -> tuple[str, list[str]]:
+    """The tree of a commit, and its parents."""
+    rows = [line.split(b" ") for line in commit.partition(b"\n\n")[0].split(b"\n")]
+    tree = next((row[1].decode() for row in rows if row[0] == b"tree" and len(row) > 1), "")
+    return tree, [row[1].decode() for row in rows if row[0] == b"parent" and len(row) > 1]
+
+
+def _paths(git: Git, tops: set[str], oid_size: int) -> dict[str, int]:
+    """How many files each tree holds, all folders included."""
+    found: dict[str, _Tree] = {}
+    waiting, left = set(tops), _TREES
+    for _ in range(_DEEPEST):
+        for name, text in _read(git, waiting, b"tree", left):
+            left -= len(text)
+            found[name] = _tree(text, oid_size)
+        found |= {name: _Tree(0, Counter()) for name in waiting - found.keys()}  # what is missing, git refuses
+        waiting = {folder for name in waiting for folder in found[name].folders} - found.keys()
+        if not waiting:
+            return _summed(found)
+    raise OrchardError(f"A commit of it has more than {_DEEPEST} folders in each other.")
+
+
+def _tree(text: bytes, oid_size: int) -> _Tree:
+    """Entries are `mode name`, NUL, and the bytes of a name of an object."""
+    files, folders, at = 0, Counter[str](), 0
+    while (end := text.find(b"\0", at)) >= 0:
+        if text[at:end].split(b" ", 1)[0].lstrip(b"0") == _FOLDER:
+            folders[text[end + 1 : end + 1 + oid_size].hex()] += 1
+        else:
+            files += 1
+        at = end + 1 + oid_size
+    return _Tree(files, folders)
+
+
+def _summed(trees: dict[str, _Tree]) -> dict[str, int]:
+    paths: dict[str, int] = {}
+    entered: set[str] = set()
+    stack = list(trees)
+    while stack:
+        name, tree = stack[-1], trees[stack[-1]]
+        unknown = [folder for folder in tree.folders if folder not in paths]
+        if name in paths or not unknown:
+            stack.pop()
+            paths[name] = tree.files + sum(paths[folder] * times for folder, times in tree.folders.items())
+        elif name in entered:  # no tree can hold itself, unless its name is made up
+            raise OrchardError("A folder is in itself.")
+        else:
+            entered.add(name)
+            stack += unknown
+    return paths
+
+
+def _read(git: Git, names: Iterable[str], kind: bytes, most: int = _TREES) -> Iterator[tuple[str, bytes]]:
+    """Those of the objects that are of a kind, with their content."""
+    asked = "".join(f"{name}\n" for name in sorted({*names})).encode()
+    rows = [row.split() for row in git("cat-file", "--batch-check", stdin=asked, timeout=_SECONDS).stdout.splitlines()]
+    wanted = [(row[0], int(row[2])) for row in rows if len(row) == 3 and row[1] == kind]
+    if sum(size for _, size in wanted) > most:
+        raise OrchardError(f"Its commits and folders have more than {_TREES >> 20} MiB.")
+    said = git("cat-file", "--batch", stdin=b"".join(name + b"\n" for name, _ in wanted), timeout=_SECONDS).stdout
+    at = 0
+    for name, size in wanted:
+        at = said.index(b"\n", at) + 1
+        yield name.decode(), said[at : at + size]
+        at += size + 1

@@ -25,7 +25,7 @@ from msgspec import Struct
 from orchard.errors import OrchardError
 from orchard.files import held, is_hollow, open_plain, read_plain
 from orchard.git.command import Git, GitError
-from orchard.git.objects.lengths import Room
+from orchard.git.objects.lengths import Room, refuse_many_paths
 from orchard.git.repository import Repository
 from orchard.git.scratch import SCRATCH
 from orchard.process.sandbox.policy import Mount
@@ -173,6 +173,7 @@ def _bring(repo: Repository, folder: Path, found: list[Found], ours: Path) -> Br
         git("index-pack", str(pack), timeout=_TIMEOUT)
         listed = git("show-index", stdin=pack.with_suffix(".idx").read_bytes(), timeout=_TIMEOUT).stdout
         names += [line.split()[1].decode() for line in listed.splitlines()]
+    refuse_many_paths(git, {*names}, room.oid_size)
     wanted = "".join(f"{name}\n" for name in sorted({*names})).encode()
     made = git("pack-objects", "-q", str(ours / "new"), stdin=wanted, timeout=_TIMEOUT).text
     _publish(repo.git, ours / f"new-{made}.pack", repo.common_dir / "objects" / "pack")

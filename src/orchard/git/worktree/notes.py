@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from orchard.files import read_plain
 from orchard.git.command import GitError
 from orchard.git.folders import entries, lstat, write_atomically
+from orchard.git.objects.lengths import MORE_PATHS
 from orchard.git.pipes import remove_blocked_notes, remove_links
 from orchard.git.repository import Repository, Worktree
 from orchard.patterns import later
@@ -165,12 +166,32 @@ def _texts(folder: Path, changed: list[str], told: Mended) -> dict[str, bytes]:
 
 
 def _mend_index(repo: Repository, before: Notes, told: Mended) -> None:
-    """An index that names what does not exist."""
-    if _can_be_read(repo, before.worktree):
+    """An index that names what does not exist, or so much that whatever reads it needs minutes and memory for that."""
+    if _is_huge(repo, before):
+        for name in ("index", *_shared(before.folder)):  # not set aside: nobody could look through the notes then
+            (before.folder / name).unlink(missing_ok=True)
+        told.done.append("index")
+    elif _can_be_read(repo, before.worktree):
         return
-    told.set_aside(before.folder, "index")
+    else:
+        told.set_aside(before.folder, "index")
     with suppress(GitError):  # there is no commit yet on the branch that it is on
         repo.worktree_git(before.worktree.name, before.worktree.path)("read-tree", "HEAD", timeout=_TIMEOUT)
+
+
+def _is_huge(repo: Repository, before: Notes) -> bool:
+    """Whether an index has far more paths than HEAD; it may be split in two files."""
+    heads = [_plain(before.folder / name, 12) or b"" for name in ("index", *_shared(before.folder))]
+    count = max((int.from_bytes(head[8:12], "big") for head in heads if head[:4] == b"DIRC"), default=0)
+    if count <= MORE_PATHS:
+        return False
+    git = repo.worktree_git(before.worktree.name, before.worktree.path)
+    listed = git("ls-tree", "-r", "-z", "--name-only", "HEAD", ok=range(256), timeout=_TIMEOUT).stdout
+    return count > MORE_PATHS + listed.count(b"\0")
+
+
+def _shared(folder: Path) -> list[str]:
+    return [one.name for one in entries(folder) if one.name.startswith("sharedindex.") and one.is_file()]
 
 
 def _stamps(folder: Path) -> Iterator[tuple[str, Stamp]]:
