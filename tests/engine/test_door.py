@@ -370,6 +370,19 @@ async def test_a_command_stands_in_line_where_a_crowd_is_at_the_door(tmp_path: P
         connection.close()
 
 
+async def test_whoever_stood_in_line_too_long_is_not_told_that_the_engine_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "LINE_SECONDS", 1)
+    place = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as before:
+        listener.bind(place)
+        listener.listen(0)
+        before.connect(place)
+        with pytest.raises(control.EngineGone, match="is at work, but did not answer within 1 s"):
+            await asyncio.wait_for(control.connect(Address(1, 1.0, "", place, "secret")), 10)
+
+
 async def test_one_pass_opens_so_many_connections_and_the_user_is_let_in_beside_them(orchard: Orchard) -> None:
     async with opened(orchard) as (address, session, spoke):
         engine = session.link.engine  # type: ignore[attr-defined]

@@ -356,9 +356,23 @@ class EngineGone(OrchardError):
         )
 
 
+class EngineBusy(EngineGone):
+    """It is there, but so many stand at its door that our turn did not come."""
+
+    def __init__(self) -> None:
+        OrchardError.__init__(
+            self,
+            f"The engine of this repository is at work, but did not answer within {LINE_SECONDS} s: too many programs "
+            "stand in line at its door.",
+            hint="Try again. If a job makes connections without end, cancel it.",
+        )
+
+
 async def connect(address: Address) -> Connection:
     try:
         reader, writer = await _connected(address.socket)
+    except BlockingIOError as error:
+        raise EngineBusy() from error
     except OSError as error:
         raise EngineGone() from error
     await _say(writer, {"nonce": address.nonce})
