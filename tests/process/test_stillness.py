@@ -229,6 +229,22 @@ async def test_an_orphan_that_no_family_claims_is_held_with_every_family(tmp_pat
         await until(lambda: adopted(known=()) == [])
 
 
+async def test_an_orphan_of_another_job_that_cannot_be_stopped_keeps_nobody_from_a_hold(tmp_path: Path) -> None:
+    """It waits for a child that never ends, as `vfork` does, and no signal but SIGKILL reaches it."""
+    number = nap()
+    call = {"x86_64": 56, "aarch64": 220}[os.uname().machine]
+    waits = f"import ctypes, time\nctypes.CDLL(None).syscall({call}, 0x4000 | 17, 0, 0, 0, 0)\ntime.sleep(600)"
+    leaves = '(setsid "$SNAKE" -c "$CODE" $NAP >/dev/null 2>&1 &); echo READY; exec sleep 600'
+    launch = shell(tmp_path, leaves, SNAKE="/usr/bin/python3", CODE=waits, NAP=number)
+    async with at_work(launch):
+        await until(lambda: "D" in states(survivors(number)))
+        hold = Hold("other:job")
+        await asyncio.to_thread(hold.stop, 0.3)
+        assert "D" not in states(survivors(number)) and {*hold.ended} == {"python3"}
+        hold.check()
+        hold.release()
+
+
 async def test_who_is_held_twice_goes_on_when_both_let_go(tmp_path: Path) -> None:
     launch = shell(tmp_path, TICKS, HOLD="sleep 600")
     async with at_work(launch):

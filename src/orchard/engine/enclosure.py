@@ -50,6 +50,7 @@ from orchard.process.proxy.allowed import Allowed, Reach
 from orchard.process.proxy.refusals import Refusal
 from orchard.process.proxy.routes import BaseUrl, Route
 from orchard.process.sandbox.wall import Wall
+from orchard.text import one_line
 
 Where = tuple[JobId, int, Phase]
 
@@ -187,6 +188,10 @@ class Enclosure:
             hold.check()
         finally:
             hold.release()
+            if hold.ended:
+                names = ", ".join(one_line(name, 40) for name in sorted({*hold.ended})[:5])
+                said = f"The engine ended {len(hold.ended)} processes that had left their job and would not stand still"
+                self._engine.warn(self._run.id, f"{said}: {names}.", self._job)
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[None]:

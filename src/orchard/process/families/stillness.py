@@ -17,6 +17,7 @@ While a hold is on, no program of the family is started (`moving`), and the ladd
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from msgspec import Struct
 
 from orchard.errors import OrchardError
 from orchard.process.families import brakes, pins
+from orchard.process.families.exits import send
 from orchard.process.families.family import look
 from orchard.process.families.identity import Identity, identity_of
 from orchard.process.families.marks import unmarked
@@ -106,6 +108,9 @@ class Hold:
         self._family: set[int] = set()
         self._others: set[int] = set()
         self._dead: set[int] = set()
+        self._strangers: frozenset[int] = frozenset()
+        self.ended: list[str] = []
+        """The names of orphans that were ended, for they would not stand still."""
         _holds.append(self)
 
     @property
@@ -143,7 +148,9 @@ class Hold:
             quiet = 0 if moving or seen.restless else quiet + 1 if turns == self._turns else 1
             self._turns = turns
             now = time.monotonic()
-            if now - began > longest:
+            if now - began > longest and self._end_strangers(seen.living, moving):
+                began = now
+            elif now - began > longest:
                 self.release()
                 raise NotStill(
                     f"The programs of the job did not stand still within {longest:g} s, so the engine did nothing "
@@ -188,6 +195,18 @@ class Hold:
             self._mine[identity] = None
         return allowed
 
+    def _end_strangers(self, living: tuple[Stat, ...], moving: dict[int, str]) -> bool:
+        """End orphans that do not stand still, once, with what hangs below them: a job that is not ours to hold may
+        have left them, and could keep us from the folders of all others."""
+        table = {stat.pid: stat for stat in living}
+        found = list(_below({*self._strangers} & moving.keys(), table))
+        if self.ended or not found:
+            return False
+        for stat in found:
+            send(identity_of(stat), signal.SIGKILL)
+            self.ended.append(os.fsdecode(stat.name))
+        return True
+
     def _pin(self, stat: Stat) -> bool:
         return not pins.needs_pin(stat) or pins.pin(identity_of(stat), self)
 
@@ -223,6 +242,7 @@ class Hold:
         led = {pid for pid, token in leaders().items() if self.covers(token)}
         below = list(_below(led | {stat.pid for stat in orphans}, table))
         living = tuple(stat for stat in below if not stat.dead)
+        self._strangers = frozenset(stat.pid for stat in _below({stat.pid for stat in orphans}, table))
         self._family = {stat.pid for stat in below}
         # A process whose parent was gone in that moment hangs below none of ours, and may be family all the same.
         self._others = set() if vanished else set(numbers) - self._family
