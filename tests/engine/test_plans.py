@@ -119,6 +119,26 @@ async def test_work_that_has_to_change_something_and_does_not_fails_and_says_wha
     assert "changes: optional" in failed["hint"]
 
 
+EMPTY_COMMITS = (
+    "git commit -q --allow-empty -m nothing",
+    "echo x > x && git add x && git commit -qm add && git rm -q x && git commit -qm remove",
+)
+
+
+@pytest.mark.parametrize("work", EMPTY_COMMITS)
+async def test_commits_of_a_job_that_leave_every_file_as_it_was_change_nothing(orchard: Orchard, work: str) -> None:
+    done = await orchard.run(f"""
+        name: Empty
+        jobs:
+          - {{id: must, work: "{work}", changes: required}}
+          - {{id: may, work: "{work}"}}
+          - {{id: must-not, work: "{work}", changes: forbidden}}
+    """)
+
+    assert statuses(done) == {"must": "failed", "may": "succeeded", "must-not": "succeeded"}
+    assert job(done, "must")["reason"] == "no-changes"
+
+
 async def test_a_program_with_nothing_to_do_succeeds_and_its_plan_can_be_run_twice(orchard: Orchard) -> None:
     plan = """
         name: Codemod

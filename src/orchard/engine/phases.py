@@ -225,18 +225,18 @@ async def commit(context: Context) -> Outcome:
         shown = ", ".join(result.dropped[:LISTED_PATHS]) + (" ..." if len(result.dropped) > LISTED_PATHS else "")
         context.notes.append(f"not in the commit, because the agent left it for itself: {shown}")
     evidence, wrong = read_evidence(context.place.evidence)
-    if evidence is None and not result.changed and (said := context.state.result):
+    if evidence is None and not result.differs and (said := context.state.result):
         evidence = {"summary": said, "type": "analysis"}  # whoever called it done says why nothing had to change
     proven = evidence is not None or read_only(context.state)
-    failed = _proof_is_missing(job, result.changed, proven, wrong)
-    if failed is None and job.may_change == "forbidden" and result.changed:
+    failed = _proof_is_missing(job, result.differs, proven, wrong)
+    if failed is None and job.may_change == "forbidden" and result.differs:
         failed = await _unexpected(context, result.commit)
     if failed is not None:
         return failed
     counts = await _counts(context, result) if result.changed else {}
     context.commit, context.healed = result.commit, False
     context.record(WorkCommitted(context.job_id, number, context.base, result.commit, counts, evidence))
-    if result.changed:
+    if result.differs:
         return Passed()
     return Passed(evidence["summary"] if evidence else wrong or ("" if job.work is None else NOTHING_TO_CHANGE))
 

@@ -90,6 +90,11 @@ class Committed(Struct, frozen=True):
     """What an agent left for itself, and is not in the commit; escaped for people."""
 
     @property
+    def differs(self) -> bool:
+        """Whether any file is another than where the job started: commits of its own may have changed none."""
+        return self.added + self.modified + self.deleted > 0
+
+    @property
     def counts(self) -> dict[str, int]:
         names = ("added", "modified", "deleted", "lines_added", "lines_deleted")
         return {name: getattr(self, name) for name in names}
