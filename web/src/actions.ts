@@ -1,6 +1,6 @@
 // What can be done with plans and jobs: the same operations as everywhere, and a question first where work is stopped.
 import { phaseWords } from "./format";
-import { Refused, ask, operationOf, type Answer, type Name } from "./api";
+import { ask, operationOf, sentence, type Answer, type Name } from "./api";
 import type { Beginning, JobView, Next, Operations, PlanSummary } from "./generated/api";
 import { asked, note, type Question } from "./parts/overlay";
 import { store } from "./state";
@@ -8,27 +8,26 @@ import { store } from "./state";
 type Change = NonNullable<Operations["reshapePlan"]["body"]>["changes"][number];
 const PHASES = ["merge-fi", "setup", "prechecks", "work", "commit", "postchecks", "merge-ri"] as const;
 
-/** Do it, tell what became of it, and show the plan as it is then; whether it was done. */
+/** Do it, and show the plan as it is then; a refusal is thrown, for the dialog that asked. */
+export async function perform<N extends Name>(name: N, parameters: Operations[N]["parameters"], body?: Operations[N]["body"], done?: string): Promise<Answer<N>> {
+  const answer = await ask(name, parameters, body);
+  if (done) note(done);
+  const { repo, plan } = parameters as { repo?: string; plan?: string };
+  if (repo && plan) {
+    // It is done, whatever becomes of looking at it.
+    await Promise.all([store.refresh(repo, plan), store.lookAround(repo)]).catch(() => store.load(repo, plan));
+  }
+  return answer;
+}
+
+/** The same where no dialog is open: a note says what went wrong; whether it was done. */
 export async function run<N extends Name>(name: N, parameters: Operations[N]["parameters"], body?: Operations[N]["body"], done?: string): Promise<Answer<N> | null> {
   try {
-    const answer = await ask(name, parameters, body);
-    if (done) note(done);
-    const { repo, plan } = parameters as { repo?: string; plan?: string };
-    if (repo && plan) {
-      // It is done, whatever becomes of looking at it.
-      await Promise.all([store.refresh(repo, plan), store.lookAround(repo)]).catch(() => store.load(repo, plan));
-    }
-    return answer;
+    return await perform(name, parameters, body, done);
   } catch (error) {
     note(sentence(error), "bad");
     return null;
   }
-}
-
-/** What went wrong, with what to do about it. */
-export function sentence(error: unknown): string {
-  if (error instanceof Refused) return [error.problem.detail, error.problem.hint].filter(Boolean).join(" ");
-  return error instanceof Error ? error.message : String(error);
 }
 
 export interface Action {
@@ -78,42 +77,40 @@ export async function bulk(name: string, plans: readonly { repo: string; plan: P
   const names = plans.map((one) => `'${one.plan.name}'`).join(", ");
   const title = `${name === "delete" ? "Delete" : "Cancel"} ${plans.length === 1 ? names : `${plans.length} plans`}?`;
   const told = name === "delete" ? DELETE : CANCEL.told;
-  const asks = name === "delete" || name === "cancel";
-  if (asks && !(await asked({ title, told: `${plans.length === 1 ? "" : `${names}. `}${told}`, yes: name === "delete" ? "Delete" : "Cancel them", danger: true }))) return false;
-  for (const { repo, plan } of plans) {
-    const at = { repo, plan: plan.id };
-    if (name === "delete") await run("deletePlan", at);
-    else if (name === "cancel") await run("cancelPlan", at, {});
-    else await planActions(repo, plan).find((one) => one.name === name)?.run();
-  }
-  for (const repo of new Set(plans.map((one) => one.repo))) await store.list(repo);
-  return true;
+  const each = async () => {
+    for (const { repo, plan } of plans) {
+      const at = { repo, plan: plan.id };
+      if (name === "delete") await run("deletePlan", at);
+      else if (name === "cancel") await run("cancelPlan", at, {});
+      else await planActions(repo, plan).find((one) => one.name === name)?.run();
+    }
+    for (const repo of new Set(plans.map((one) => one.repo))) await store.list(repo);
+    return true;
+  };
+  if (name !== "delete" && name !== "cancel") return each();
+  return (await asked({ title, told: `${plans.length === 1 ? "" : `${names}. `}${told}`, yes: name === "delete" ? "Delete" : "Cancel them", danger: true }, each)) ?? false;
 }
 
 async function cancelPlan(repo: string, plan: PlanSummary): Promise<unknown> {
-  const said = await asked({ title: `Cancel '${plan.name}'?`, ...CANCEL });
-  return said && run("cancelPlan", { repo, plan: plan.id }, said.text ? { reason: said.text } : {}, "It was canceled.");
+  return asked({ title: `Cancel '${plan.name}'?`, ...CANCEL }, (said) => perform("cancelPlan", { repo, plan: plan.id }, said.text ? { reason: said.text } : {}, "It was canceled."));
 }
 
 async function undo(repo: string, plan: PlanSummary): Promise<unknown> {
   const told = `${plan.target.branch ?? "The target"} goes back to where it was before this plan landed, unless it has moved since. The result is kept, and can be landed again. Where the branch has moved on, a new commit on top can take the landing back.`;
   const how = { name: "how", label: "How", options: [{ value: "", label: "the branch moves back" }, { value: "revert", label: "by a new commit on top" }] };
-  const said = await asked({ title: `Take the landing of '${plan.name}' back?`, told, yes: "Undo", danger: true, choices: [how] });
-  return said && run("undoPlan", { repo, plan: plan.id }, said.choices["how"] ? { revert: true } : {}, "The landing was taken back.");
+  return asked({ title: `Take the landing of '${plan.name}' back?`, told, yes: "Undo", danger: true, choices: [how] }, (said) => perform("undoPlan", { repo, plan: plan.id }, said.choices["how"] ? { revert: true } : {}, "The landing was taken back."));
 }
 
 async function clone(repo: string, plan: PlanSummary): Promise<unknown> {
-  const said = await asked({ title: `Run '${plan.name}' again?`, told: "A new plan with the same jobs starts from the base branch as it is now.", yes: "Run again" });
-  const made = said && (await run("clonePlan", { repo, plan: plan.id }, {}, "A new plan was made."));
+  const told = "A new plan with the same jobs starts from the base branch as it is now.";
+  const made = await asked({ title: `Run '${plan.name}' again?`, told, yes: "Run again" }, () => perform("clonePlan", { repo, plan: plan.id }, {}, "A new plan was made."));
   if (made) location.hash = `#/r/${encodeURIComponent(repo)}/${encodeURIComponent(made.plan)}`;
   return made;
 }
 
 async function removePlan(repo: string, plan: PlanSummary): Promise<unknown> {
-  const said = await asked({ title: `Delete '${plan.name}'?`, told: DELETE, yes: "Delete", danger: true });
-  if (!said) return null;
-  const done = await run("deletePlan", { repo, plan: plan.id }, undefined, "It was deleted.");
-  await store.list(repo);
+  const done = await asked({ title: `Delete '${plan.name}'?`, told: DELETE, yes: "Delete", danger: true }, () => perform("deletePlan", { repo, plan: plan.id }, undefined, "It was deleted."));
+  if (done) await store.list(repo);
   return done;
 }
 
@@ -141,23 +138,22 @@ export function jobActions(repo: string, plan: string, job: JobView): Action[] {
 
 /** Send changes back that wait for a person; an agent is told why and tries again. */
 export async function reject(repo: string, plan: string, job: string): Promise<unknown> {
-  const said = await asked({ title: `Reject what '${job}' changed?`, told: "An agent is told why and goes back to work; other work counts as failed. What was rejected is kept.", yes: "Reject", danger: true, field: { label: "What is wrong with it", placeholder: "The limit belongs into the settings.", lines: 3, needed: true } });
-  return said && run("rejectJob", { repo, plan, job }, { reason: said.text }, "It was rejected.");
+  return asked({ title: `Reject what '${job}' changed?`, told: "An agent is told why and goes back to work; other work counts as failed. What was rejected is kept.", yes: "Reject", danger: true, field: { label: "What is wrong with it", placeholder: "The limit belongs into the settings.", lines: 3, needed: true } }, (said) => perform("rejectJob", { repo, plan, job }, { reason: said.text }, "It was rejected."));
 }
 
 /** Changes of the graph around a job that has not started. */
 function reshapeActions(repo: string, plan: string, job: JobView): Action[] {
-  const reshape = (change: Change, done: string) => run("reshapePlan", { repo, plan }, { changes: [change] }, done);
+  const reshape = (change: Change, done: string) => perform("reshapePlan", { repo, plan }, { changes: [change] }, done);
   const add = (op: "add_before" | "add_after", where: string): Action => ({
     name: op,
     label: `Add a job ${where}`,
     icon: "plus",
-    run: async () => {
-      const said = await asked({ title: `Add a job ${where} '${job.name}'`, told: `What needs are changed for it follows by itself. Write its id, a colon, and its work.`, yes: "Add it", field: { label: "The job", placeholder: "lint: ruff check .   or   review: @agent Review the change", lines: 3, needed: true } });
-      const found = said && /^\s*([^\s:]+)\s*:\s*([\s\S]+)$/.exec(said.text);
-      if (said && !found) return note("Write its id, a colon, and its work.", "bad");
-      return found && reshape({ op, id: job.id, job: { id: found[1] ?? "", work: found[2] ?? "" } }, "It was added.");
-    },
+    run: () =>
+      asked({ title: `Add a job ${where} '${job.name}'`, told: `What needs are changed for it follows by itself. Write its id, a colon, and its work.`, yes: "Add it", field: { label: "The job", placeholder: "lint: ruff check .   or   review: @agent Review the change", lines: 3, needed: true } }, async (said) => {
+        const found = /^\s*([^\s:]+)\s*:\s*([\s\S]+)$/.exec(said.text);
+        if (!found) throw new Error("Write its id (without blanks), a colon, and its work.");
+        return reshape({ op, id: job.id, job: { id: found[1] ?? "", work: found[2] ?? "" } }, "It was added.");
+      }),
   });
   return [
     add("add_before", "before"),
@@ -166,10 +162,10 @@ function reshapeActions(repo: string, plan: string, job: JobView): Action[] {
       name: "needs",
       label: "Change needs",
       icon: "branch",
-      run: async () => {
-        const said = await asked({ title: `What does '${job.name}' need?`, told: `Now: ${job.needs.join(", ") || "nothing"}. Write the ids of all jobs that it is to wait for, with blanks between them; nothing means that it waits for none.`, yes: "Change it", field: { label: "Ids of jobs", placeholder: job.needs.join(" ") } });
-        return said && reshape({ op: "set_needs", id: job.id, needs: said.text.split(/[\s,]+/).filter(Boolean) }, "Its needs were changed.");
-      },
+      run: () =>
+        asked({ title: `What does '${job.name}' need?`, told: `Now: ${job.needs.join(", ") || "nothing"}. Write the ids of all jobs that it is to wait for, with blanks between them; nothing means that it waits for none.`, yes: "Change it", field: { label: "Ids of jobs", placeholder: job.needs.join(" ") } }, (said) =>
+          reshape({ op: "set_needs", id: job.id, needs: said.text.split(/[\s,]+/).filter(Boolean) }, "Its needs were changed."),
+        ),
     },
     {
       name: "remove",
@@ -177,8 +173,8 @@ function reshapeActions(repo: string, plan: string, job: JobView): Action[] {
       icon: "trash",
       danger: true,
       run: async () => {
-        const said = await asked({ title: `Remove '${job.name}' from the plan?`, told: "It has not started, so no work is lost. What needs it waits for what it needed instead.", yes: "Remove it", danger: true });
-        const done = said && (await reshape({ op: "remove", id: job.id }, "It was removed."));
+        const told = "It has not started, so no work is lost. What needs it waits for what it needed instead.";
+        const done = await asked({ title: `Remove '${job.name}' from the plan?`, told, yes: "Remove it", danger: true }, () => reshape({ op: "remove", id: job.id }, "It was removed."));
         if (done) location.hash = `#/r/${encodeURIComponent(repo)}/${encodeURIComponent(plan)}`;
         return done;
       },
@@ -187,7 +183,7 @@ function reshapeActions(repo: string, plan: string, job: JobView): Action[] {
 }
 
 async function retry(repo: string, plan: string, job: JobView): Promise<unknown> {
-  const said = await asked({
+  const question: Question = {
     title: `Retry '${job.name}'?`,
     told: "A new attempt resumes at the phase that failed. A command begins in a clean worktree, unless you edited the one it has; an agent goes on in its own. What lies in the old one is saved.",
     yes: "Retry",
@@ -197,14 +193,15 @@ async function retry(repo: string, plan: string, job: JobView): Promise<unknown>
       { name: "fresh", label: "Worktree", options: [{ value: "", label: "clean for a command" }, { value: "keep", label: "the same" }, { value: "fresh", label: "a fresh one" }] },
       { name: "session", label: "Agent", options: [{ value: "", label: "goes on in its session" }, { value: "fresh", label: "begins a new session" }] },
     ],
+  };
+  const answer = await asked(question, (said) => {
+    const phase = PHASES.find((one) => one === said.choices["from"]);
+    return perform(
+      "retryJob",
+      { repo, plan, job: job.id },
+      { ...(phase ? { from_phase: phase } : {}), ...(said.choices["fresh"] ? { [said.choices["fresh"]]: true } : {}), ...(said.choices["session"] ? { fresh_session: true } : {}), ...(said.text ? { work: said.text } : {}) },
+    );
   });
-  if (!said) return null;
-  const phase = PHASES.find((one) => one === said.choices["from"]);
-  const answer = await run(
-    "retryJob",
-    { repo, plan, job: job.id },
-    { ...(phase ? { from_phase: phase } : {}), ...(said.choices["fresh"] ? { [said.choices["fresh"]]: true } : {}), ...(said.choices["session"] ? { fresh_session: true } : {}), ...(said.text ? { work: said.text } : {}) },
-  );
   if (answer) note(begun(answer.begins ?? []));
   return answer;
 }
@@ -218,18 +215,15 @@ export function begun(begins: readonly Beginning[]): string {
 }
 
 async function complete(repo: string, plan: string, job: JobView): Promise<unknown> {
-  const said = await asked({ title: `Is '${job.name}' done?`, told: "The agent's session ends, and its work is committed and checked.", yes: "It is done", field: { label: "What it came to" } });
-  return said && run("completeWorker", { repo, plan, job: job.id }, said.text ? { result: said.text } : {}, "It was called done.");
+  return asked({ title: `Is '${job.name}' done?`, told: "The agent's session ends, and its work is committed and checked.", yes: "It is done", field: { label: "What it came to" } }, (said) => perform("completeWorker", { repo, plan, job: job.id }, said.text ? { result: said.text } : {}, "It was called done."));
 }
 
 async function forceFail(repo: string, plan: string, job: JobView): Promise<unknown> {
-  const said = await asked({ title: `Force-fail '${job.name}'?`, told: "It is stopped and counts as failed; what needs it is blocked. Its worktree is kept.", yes: "Fail it", danger: true, field: { label: "Why" } });
-  return said && run("forceFailJob", { repo, plan, job: job.id }, said.text ? { reason: said.text } : {}, "It was failed.");
+  return asked({ title: `Force-fail '${job.name}'?`, told: "It is stopped and counts as failed; what needs it is blocked. Its worktree is kept.", yes: "Fail it", danger: true, field: { label: "Why" } }, (said) => perform("forceFailJob", { repo, plan, job: job.id }, said.text ? { reason: said.text } : {}, "It was failed."));
 }
 
 async function cancelJob(repo: string, plan: string, job: JobView): Promise<unknown> {
-  const said = await asked({ title: `Cancel '${job.name}'?`, told: "It is stopped, or kept from starting; what it wrote is kept, and what needs it is blocked.", yes: "Cancel it", danger: true, field: { label: "Why" } });
-  return said && run("cancelJob", { repo, plan, job: job.id }, said.text ? { reason: said.text } : {}, "It was canceled.");
+  return asked({ title: `Cancel '${job.name}'?`, told: "It is stopped, or kept from starting; what it wrote is kept, and what needs it is blocked.", yes: "Cancel it", danger: true, field: { label: "Why" } }, (said) => perform("cancelJob", { repo, plan, job: job.id }, said.text ? { reason: said.text } : {}, "It was canceled."));
 }
 
 const LABELS: Partial<Record<Name, string>> = {
@@ -261,9 +255,9 @@ const STOPS: Partial<Record<Name, string>> = {
 
 /** Refuse a call that an agent asks about, with words for the agent. */
 export async function denied(repo: string, next: Next): Promise<unknown> {
-  const said = await asked({ title: "Deny this call?", told: "The agent is told, and goes on without it.", yes: "Deny", danger: true, field: { label: "What the agent is told", placeholder: "Use the test database." } });
+  const question: Question = { title: "Deny this call?", told: "The agent is told, and goes on without it.", yes: "Deny", danger: true, field: { label: "What the agent is told", placeholder: "Use the test database." } };
   const at = { repo, plan: next.plan ?? "", job: next.job ?? "" };
-  return said && run("denyCall", at, { ...(next.args ?? {}), ...(said.text ? { reason: said.text } : {}) }, "The call was denied.");
+  return asked(question, (said) => perform("denyCall", at, { ...(next.args ?? {}), ...(said.text ? { reason: said.text } : {}) }, "The call was denied."));
 }
 
 /** A next step of the daemon's as a button; none: there is nothing to press. */
@@ -279,9 +273,10 @@ export function stepAction(repo: string, next: Next): Action | null {
     danger: Boolean(told) || name === "denyCall",
     run: async () => {
       if (name === "denyCall") return denied(repo, next);
-      if (told && !(await asked({ title: `${label}?`, told, yes: label, danger: true }))) return null;
       const parameters = { repo, plan: next.plan ?? undefined, ...(next.job ? { job: next.job } : {}) };
-      return run(name, parameters as never, (next.args ?? {}) as never, `Done: ${label.toLowerCase()}.`);
+      const done = `Done: ${label.toLowerCase()}.`;
+      if (!told) return run(name, parameters as never, (next.args ?? {}) as never, done);
+      return asked({ title: `${label}?`, told, yes: label, danger: true }, () => perform(name, parameters as never, (next.args ?? {}) as never, done));
     },
   };
 }

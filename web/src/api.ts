@@ -137,6 +137,12 @@ async function request(method: string, path: string, accept: string, body?: unkn
   return answer;
 }
 
+/** What went wrong, with what to do about it. */
+export function sentence(error: unknown): string {
+  if (error instanceof Refused) return [error.problem.detail, error.problem.hint].filter(Boolean).join(" ");
+  return error instanceof Error ? error.message : String(error);
+}
+
 async function reach(path: string, options: RequestInit): Promise<Response> {
   try {
     return await fetch(path, { cache: "no-store", ...options });

@@ -1,7 +1,7 @@
 // A conflict that a person resolves: where both sides are, what is left to decide, and how it goes on.
 import { useState } from "react";
 import { asked } from "../parts/overlay";
-import { run } from "../actions";
+import { perform, run } from "../actions";
 import type { JobDetails, JobView, Resolving } from "../generated/api";
 import { visible, visibleName } from "../format";
 import { ActionButton, Banner, Copy } from "../parts/bits";
@@ -24,8 +24,8 @@ export function Conflict({ repo, plan, job, details }: { repo: string; plan: str
     if (await run("resolveConflict", at, { step: "continue" }, "The job goes on with your resolution.")) setOpened(null);
   };
   const abort = async () => {
-    const said = await asked({ title: "Give this resolution up?", told: "The worktree goes; what you edited there is saved before. The conflict stays.", yes: "Give it up", danger: true });
-    if (said && (await run("resolveConflict", at, { step: "abort" }, "It was given up; your edits are saved."))) setOpened(null);
+    const question = { title: "Give this resolution up?", told: "The worktree goes; what you edited there is saved before. The conflict stays.", yes: "Give it up", danger: true };
+    if (await asked(question, () => perform("resolveConflict", at, { step: "abort" }, "It was given up; your edits are saved."))) setOpened(null);
   };
   return (
     <section className="card pad stack" aria-label="The conflict">

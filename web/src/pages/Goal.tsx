@@ -1,7 +1,6 @@
 // A goal in words: an agent writes a plan for it, which nobody runs before a person has read it; or it is one task, and an agent starts with it.
 import { useEffect, useRef, useState } from "react";
-import { sentence } from "../actions";
-import { Refused, ask, follow } from "../api";
+import { Refused, ask, follow, sentence } from "../api";
 import type { AgentItem, Drafted, ProblemDocument } from "../generated/api";
 import { count, duration, large, money, spoken, visibleName } from "../format";
 import { Banner } from "../parts/bits";

@@ -1,7 +1,7 @@
 // One job: its phases, what it printed, every attempt, what it changed, what was said, and everything else about it.
 import { useEffect, useMemo, useState } from "react";
-import { jobActions, run, sentence, stepAction } from "../actions";
-import { ask, text } from "../api";
+import { jobActions, run, stepAction } from "../actions";
+import { ask, sentence, text } from "../api";
 import type { AttemptView, JobDetails, JobView, LogView as LogFile, Phase, PhaseView } from "../generated/api";
 import type { Plan } from "../deltas";
 import { count, duration, elapsed, large, money, phaseWords, spoken, visible, visibleName } from "../format";

@@ -1,7 +1,6 @@
 // A new plan: written by an agent for a goal, or by hand as YAML; checked while it is written, and drawn.
 import { Suspense, lazy, useEffect, useMemo, useRef, useState } from "react";
-import { sentence } from "../actions";
-import { Refused, send } from "../api";
+import { Refused, send, sentence } from "../api";
 import { draw } from "../graph";
 import type { Made } from "../generated/api";
 import { count, visible } from "../format";

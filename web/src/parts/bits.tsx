@@ -1,14 +1,16 @@
 // Parts that several pages are made of.
 import { Component, useState, type ReactNode } from "react";
-import { sentence, type Action } from "../actions";
+import type { Action } from "../actions";
+import { sentence } from "../api";
 import { note } from "./overlay";
 import { Icon } from "./icons";
 import type { Tone } from "./status";
 
-/** A button that is busy while what it does is not done. */
+/** A button that is busy while what it does is not done; it keeps the focus, which a dialog gives back to it. */
 export function ActionButton({ action, tiny = false }: { action: Action; tiny?: boolean }) {
   const [busy, setBusy] = useState(false);
   const press = async () => {
+    if (busy) return;
     setBusy(true);
     try {
       await action.run();
@@ -19,7 +21,7 @@ export function ActionButton({ action, tiny = false }: { action: Action; tiny?: 
     }
   };
   return (
-    <button className={`button ${tiny ? "tiny" : ""} ${action.main ? "main" : ""} ${action.danger ? "danger" : ""}`} disabled={busy} onClick={() => void press()}>
+    <button className={`button ${tiny ? "tiny" : ""} ${action.main ? "main" : ""} ${action.danger ? "danger" : ""}`} aria-disabled={busy} onClick={() => void press()}>
       <Icon shape={action.icon} size={14} />
       {action.label}
     </button>

@@ -1,5 +1,7 @@
 // What lies over the page: questions before something is done, and short notes after it.
 import { useEffect, useRef, useState, useSyncExternalStore, type KeyboardEvent, type ReactNode } from "react";
+import { sentence } from "../api";
+import { visible } from "../format";
 import { Icon } from "./icons";
 
 export interface Question {
@@ -24,8 +26,15 @@ interface Note {
   tone: "ok" | "bad";
 }
 
+interface Asked extends Question {
+  number: number;
+  /** Do what was asked about; what is thrown is shown in the dialog, which stays open with what was typed. */
+  act: (said: Said) => Promise<void>;
+  close: () => void;
+}
+
 interface Shown {
-  question: (Question & { answer: (said: Said | null) => void }) | null;
+  question: Asked | null;
   notes: readonly Note[];
 }
 
@@ -38,19 +47,24 @@ function show(change: Partial<Shown>): void {
   for (const listener of listeners) listener();
 }
 
-/** Ask the person in front of the page; `null`: no. */
-export function asked(question: Question): Promise<Said | null> {
+/** Ask the person in front of the page, and do it; the dialog closes when it is done. `null`: no. */
+export function asked<T>(question: Question, act: (said: Said) => Promise<T>): Promise<T | null> {
   return new Promise((answer) => {
-    shown.question?.answer(null);
-    show({
-      question: {
-        ...question,
-        answer: (said) => {
-          show({ question: null });
-          answer(said);
-        },
-      },
-    });
+    shown.question?.close();
+    const number = ++numbers;
+    const end = (done: T | null) => {
+      if (shown.question?.number === number) show({ question: null });
+      answer(done);
+    };
+    const tried = async (said: Said) => {
+      try {
+        end(await act(said));
+      } catch (error) {
+        if (shown.question?.number === number) throw error;
+        note(sentence(error), "bad"); // nobody sees the dialog any more
+      }
+    };
+    show({ question: { ...question, number, act: tried, close: () => end(null) } });
   });
 }
 
@@ -70,7 +84,7 @@ export function Overlay() {
   );
   return (
     <>
-      {now.question && <Asking key={now.question.title} {...now.question} />}
+      {now.question && <Asking key={now.question.number} {...now.question} />}
       <div className="toasts" role="status">
         {now.notes.map((one) => (
           <div key={one.id} className="toast">
@@ -116,12 +130,26 @@ export function Dialog({ label, close, className = "", children }: { label: stri
   );
 }
 
-function Asking({ title, told, yes, danger, field, choices, answer }: Question & { answer: (said: Said | null) => void }) {
+function Asking({ title, told, yes, danger, field, choices, act, close }: Asked) {
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState<Record<string, string>>({});
-  const done = () => answer({ text: text.trim(), choices: chosen });
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  const missing = Boolean(field?.needed && !text.trim());
+  const done = async () => {
+    if (busy || missing) return;
+    setBusy(true);
+    setError(null);
+    try {
+      await act({ text: text.trim(), choices: chosen });
+    } catch (failure) {
+      setError(failure);
+    } finally {
+      setBusy(false);
+    }
+  };
   return (
-    <Dialog label={title} close={() => answer(null)}>
+    <Dialog label={title} close={close}>
       <h2>{title}</h2>
       <p className="soft words">{told}</p>
       {choices?.map((one) => (
@@ -139,14 +167,20 @@ function Asking({ title, told, yes, danger, field, choices, answer }: Question &
       {field && (
         <label className="stack tight">
           <span className="small soft">{field.label}</span>
-          <textarea className="input" data-first rows={field.lines ?? 2} placeholder={field.placeholder} value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && done()} />
+          <textarea className="input" data-first rows={field.lines ?? 2} placeholder={field.placeholder} value={text} onChange={(event) => setText(event.target.value)} onKeyDown={(event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && void done()} />
         </label>
       )}
+      {error !== null && (
+        <div className="banner t-bad" role="alert">
+          <Icon shape="bad" />
+          <span className="said grow words">{visible(sentence(error))}</span>
+        </div>
+      )}
       <div className="row" style={{ justifyContent: "flex-end" }}>
-        <button className="button" onClick={() => answer(null)}>
+        <button className="button" onClick={close}>
           No
         </button>
-        <button className={`button ${danger ? "danger sure" : "main"}`} disabled={Boolean(field?.needed && !text.trim())} onClick={done}>
+        <button className={`button ${danger ? "danger sure" : "main"}`} disabled={missing} aria-disabled={busy} onClick={() => void done()}>
           {yes}
         </button>
       </div>
