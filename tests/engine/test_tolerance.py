@@ -101,3 +101,18 @@ async def test_needs_that_conflict_are_no_failure_of_the_job_that_may_fail(orcha
 
     assert done["plan"]["status"] == "failed" and not done["plan"]["landed"]
     assert job(done, "may")["failed_phase"] == "merge-fi"
+
+
+async def test_a_plan_blames_the_job_that_stopped_it_and_not_one_that_was_allowed_to_fail(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Blamed
+        verify: "false"
+        jobs:
+          - {id: flaky, allow_failure: true, heal: false, work: "false"}
+          - {id: fine, work: echo 1 > fine.txt}
+    """)
+
+    error = done["plan"]["error"]
+    assert done["plan"]["status"] == "failed"
+    assert "flaky" not in error and "more failed" not in error
+    assert "verify" in error

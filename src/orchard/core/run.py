@@ -134,6 +134,12 @@ class Run:
         return bool(self.counts[JobStatus.READY] or self.held or self.started is None or self.to_deploy)
 
     @property
+    def failed(self) -> list[JobId]:
+        """The jobs whose failure stops the plan; where none does, those that were allowed to fail."""
+        failed = [job for job, record in self.records.items() if record.state is JobState.FAILED]
+        return [job for job in failed if not self.records[job].is_met] or failed
+
+    @property
     def pinned(self) -> events.PlanStarted:
         """What base and target were pinned to; nobody asks before the plan has started."""
         assert self.started is not None

@@ -214,7 +214,7 @@ def plan_error(run: Run, *, interrupted: bool) -> str | None:
         why = "it was interrupted." if run.is_active else "it goes on when you resume it."
         return f"No engine is working on this plan: {why}"
     if status is PlanStatus.FAILED:
-        failed = [job for job, record in run.records.items() if record.state is JobState.FAILED]
+        failed = run.failed
         first = run.records[failed[0]].failure
         more = f" (and {len(failed) - 1} more failed)" if len(failed) > 1 else ""
         return f"{failed_words(failed[0], first.phase if first else None)}{more}: {first.message if first else ''}"

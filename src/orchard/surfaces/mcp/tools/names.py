@@ -191,7 +191,7 @@ def next_step(run: Run, status: str) -> str:
     if asking:
         return "It waits: " + "; ".join(_answer(one) for one in asking[:3])
     if status == PlanStatus.FAILED:
-        failed = [job for job, record in run.records.items() if record.state is JobState.FAILED]
+        failed = run.failed
         if being := [step for one in failed if is_open(run, one) and (step := resolve_step(run, one)) is not None]:
             return f"Resolve the files in the worktree, then {tool_call(being[0])}."
         job = failed[0] if failed else VALIDATION
