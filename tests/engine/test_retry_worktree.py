@@ -217,3 +217,52 @@ async def test_what_an_agent_healed_in_vain_is_gone_on_with(orchard: Orchard, mo
     await orchard.run(f'name: Healed\njobs: [{{id: a, heal: 1, work: "{work}"}}]')
 
     assert (await retry(orchard))["worktree"] == "kept"
+
+
+CHECKED = """
+    name: Checked
+    jobs: [{{id: a, heal: false, work: "{work}", postchecks: ["{check}"]}}]
+"""
+
+
+async def test_a_check_does_not_pass_on_what_it_left_when_it_failed(orchard: Orchard) -> None:
+    check = "grep -q good a.txt || (echo good > a.txt; echo report > report.txt; false)"
+    assert statuses(await orchard.run(CHECKED.format(work="echo bad > a.txt", check=check))) == {"a": "failed"}
+
+    await retry(orchard)
+
+    assert job(orchard.status(), "a")["status"] == "failed", "what lands is the commit, and that is bad"
+    assert [saved.why for saved in orchard.events(WorkSaved)] == ["left by checks"]
+
+
+async def test_what_a_person_mends_after_a_failed_check_is_still_checked_and_lands(orchard: Orchard) -> None:
+    assert statuses(await orchard.run(CHECKED.format(work="echo bad > a.txt", check="grep -q good a.txt"))) == {
+        "a": "failed"
+    }
+    (folder_of(orchard) / "a.txt").write_text("good\n")
+
+    await retry(orchard)
+
+    assert landed(orchard) == "good\n"
+
+
+async def test_checks_that_are_tried_again_see_the_work_that_ran_last_and_no_older_commit(orchard: Orchard) -> None:
+    work, check = "echo old-bad > a.txt", "grep -q good a.txt"
+    assert statuses(await orchard.run(CHECKED.format(work=work, check=check))) == {"a": "failed"}
+    await retry(orchard, work={"type": "shell", "command": "echo half > a.txt; exit 1"})
+    (folder_of(orchard) / "a.txt").write_text("good\n")
+
+    await retry(orchard, from_phase="postchecks")
+
+    assert landed(orchard) == "good\n"
+
+
+@pytest.mark.parametrize("phase", ["postchecks", "merge-ri"])
+async def test_a_retry_after_the_commit_of_work_that_made_none_begins_with_the_commit(
+    orchard: Orchard, phase: str
+) -> None:
+    assert statuses(await orchard.run(PLAN.format(work="echo x > a.txt; exit 1"))) == {"a": "failed"}
+
+    await retry(orchard, from_phase=phase)
+
+    assert landed(orchard) == "x\n"

@@ -142,7 +142,8 @@ def test_a_retry_says_in_which_worktree_it_begins(desk: Desk) -> None:
     edited = desk("retry", "--detach")
     desk("wait", plan)
 
-    assert f"Job 'a' begins clean; what attempt 1 left is saved: orchard recover --plan {plan}" in clean.err
+    saved = f"anything attempt 1 left is saved, except ignored files: orchard recover --plan {plan}"
+    assert f"Job 'a' begins clean; {saved}" in clean.err
     assert "Job 'a' goes on with what you edited; --fresh begins clean." in edited.err
     assert desk("recover", "--plan", plan).out.count("refs/orchard/wip/") == 1
 

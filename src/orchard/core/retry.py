@@ -38,7 +38,7 @@ def begins_clean(run: Run, wanted: JobRetried) -> bool:
     if wanted.job == VALIDATION or work is None or isinstance(work, AgentWork) or not at_or_after(Phase.WORK, first):
         return False
     attempts = list(_attempts_there(record))
-    return not record.edited and any(map(_has_worked, attempts)) and all(map(_is_by_commands, attempts))
+    return not record.edited and any(map(has_worked, attempts)) and all(map(_is_by_commands, attempts))
 
 
 def _attempts_there(record: JobRecord) -> Iterator[Attempt]:
@@ -53,7 +53,7 @@ def _attempts_there(record: JobRecord) -> Iterator[Attempt]:
             return
 
 
-def _has_worked(attempt: Attempt) -> bool:
+def has_worked(attempt: Attempt) -> bool:
     return any(one.phase is Phase.WORK and one.outcome != "skipped" for one in attempt.phases)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from orchard.core.retry import has_worked
 from orchard.engine.context import Context, folder_state
 from orchard.engine.merges.gather import Between, base_ref, conflict, gather
 from orchard.engine.outcome import Failed, Held, Outcome, Passed, Skipped
@@ -145,13 +146,18 @@ async def _take_folder(context: Context, base: str) -> Outcome:
         context.commit = base
         return Passed()
     done = committed.commit if committed is not None and committed.base == base and not context.fresh else None
-    if done is not None and context.first_phase in (Phase.POSTCHECKS, Phase.MERGE_RI):
-        context.commit = done
-        if context.first_phase is Phase.MERGE_RI:
-            return Passed()
+    if context.first_phase in (Phase.POSTCHECKS, Phase.MERGE_RI):
+        if done is None or _has_worked_since(context, committed):
+            if not context.fresh:
+                context.notes.append("what the last work left is not committed yet: the job begins with that")
+            context.first_phase = Phase.COMMIT
+        else:
+            context.commit = done
+            if context.first_phase is Phase.MERGE_RI:
+                return Passed()
     await context.workspace.prepare(base, fresh=context.fresh)
-    if context.workspace.is_outdated and context.first_phase is Phase.POSTCHECKS:
-        await _is_edited(context)
+    if context.first_phase is Phase.POSTCHECKS and done is not None:
+        await _leave_to_checks(context, done)
     if context.workspace.is_new and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
         attempt = context.state.last
         if attempt is not None and attempt.number == context.number and (attempt.program or attempt.turns):
@@ -161,6 +167,21 @@ async def _take_folder(context: Context, base: str) -> Outcome:
             context.notes.append("the folder of the last attempt is gone: the job starts over")
         context.first_phase, context.commit = Phase.SETUP, None
     return Passed()
+
+
+def _has_worked_since(context: Context, committed: WorkCommitted | None) -> bool:
+    """Whether work ran in a later attempt than the one whose commit this is."""
+    made = committed.attempt if committed is not None else 0
+    return any(attempt.number > made and has_worked(attempt) for attempt in context.state.attempts)
+
+
+async def _leave_to_checks(context: Context, done: str) -> None:
+    """Take what earlier checks left out of the worktree, unless somebody has edited it: what lands is the commit, so
+    that is what has to pass."""
+    last = context.state.last
+    goes_on = last is not None and any(one.phase is Phase.POSTCHECKS for one in last.phases)
+    if not context.workspace.is_new and not await _is_edited(context) and not goes_on:
+        await context.workspace.clean(done, "left by checks")
 
 
 async def prechecks(context: Context) -> Outcome:

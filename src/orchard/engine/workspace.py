@@ -300,6 +300,13 @@ class Workspace:
         self._record_saved(saved, why)
         return saved
 
+    async def clean(self, commit: str, why: str) -> None:
+        """Have the worktree hold exactly a commit, and what is ignored; what else lies there is saved first."""
+        saved = await self.save(why)
+        # A checkout leaves submodules as they are.
+        if saved is not None and saved.submodules is None and (saved.dirty or saved.head != commit):
+            await self._pool.clean(saved, commit)
+
     async def try_to_save(self, why: str, then: str = "", *, to_pool: bool = False) -> Saved | None:
         """The same; where it cannot be done a person is told, with `then` to add."""
         try:

@@ -140,11 +140,15 @@ class Pool:
             return None
         return beside(self.world.repo, worktree, ready, keep)
 
-    def _reset_surely(self, saved: Saved, commit: str, keep: tuple[str, ...] | None, reason: str) -> None:
+    def _reset_surely(self, saved: Saved, commit: str, keep: tuple[str, ...] | None, reason: str | None) -> None:
         try:
             self.worktrees.reset(saved.worktree, commit, saved, keep, reason)
         except ProofIsOld:
             self.worktrees.reset(saved.worktree, commit, self._save_again(saved), keep, reason)
+
+    async def clean(self, saved: Saved, commit: str) -> None:
+        """Have a worktree that a job goes on in hold exactly a commit, and what is ignored."""
+        await self.world.in_thread(self._reset_surely, saved, commit, None, None)
 
     async def _drop(self, saved: Saved) -> None:
         """Remove a worktree that is not used again; what cannot be removed now goes with the others."""

@@ -37,6 +37,7 @@ PICTURED = 1_000
 
 FINGERPRINTED = 20_000
 """Ignored files and folders that a fingerprint takes in."""
+PARTIAL = "partial:"
 FINGERPRINTED_BYTES = 4 * 1024 * 1024
 
 VANISHED_TRIES = 16
@@ -219,7 +220,7 @@ def fingerprint(
     """What differs as soon as a program has changed something in a folder: files, their contents, HEAD, the index.
 
     Of large files, and of what is ignored, only sizes and times are looked at. New files that `but` names are left out.
-    What `inside` tells of submodules is taken in.
+    What `inside` tells of submodules is taken in. Where not all of it was looked at, it begins with `PARTIAL`.
     """
     contents = look(git, path)
     digest = hashlib.sha256(repr((contents.head, contents.staged, contents.ignored, contents.special)).encode())
@@ -236,7 +237,7 @@ def fingerprint(
         digest.update(place + b"\0" + _stamp(place) + b"\n")
         with suppress(OSError), os.scandir(place) as entries:
             waiting += sorted(entry.path for entry in entries)
-    return digest.hexdigest()
+    return f"{PARTIAL if waiting else ''}{digest.hexdigest()}"
 
 
 def _content(place: bytes) -> bytes:

@@ -12,6 +12,7 @@ from orchard.core.states import JobState
 from orchard.core.views.documents import PlanSummary
 from orchard.engine.context import state_left
 from orchard.errors import Next, UsageError
+from orchard.git.worktree.status import PARTIAL
 from orchard.model.events.plans import Event, JobRetried, PlanResumed
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
@@ -107,10 +108,15 @@ async def edits_of(scene: Scene, run: Run, jobs: Iterable[JobId]) -> Mapping[tup
 
 
 async def _is_edited(scene: Scene, run: Run, job: JobId) -> bool:
-    """Whether the worktree of a job is another one than its last attempt left: only a person works there then."""
+    """Whether the worktree of a job is another one than its last attempt left: only a person works there then.
+
+    Of one that has too many ignored files to look at, nobody knows; it counts as edited.
+    """
     last = run.records[job].last
     if last is None or not last.left or job == VALIDATION:
         return False
+    if last.left.startswith(PARTIAL):
+        return True
     return await state_left(scene.engine, run, job) not in (last.left, "")
 
 

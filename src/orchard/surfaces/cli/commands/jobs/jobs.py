@@ -76,7 +76,8 @@ def beginnings(run: Run, begins: Sequence[Json]) -> list[str]:
     said = []
     if clean:
         said.append(
-            f"{_begin(run, clean, 'begins', 'begin')} clean; {_left(clean)} is saved: orchard recover --plan {run.id}"
+            f"{_begin(run, clean, 'begins', 'begin')} clean; {_left(clean, 'anything')} is saved, except ignored "
+            f"files: orchard recover --plan {run.id}"
         )
     if edited:
         said.append(f"{_begin(run, edited, 'goes', 'go')} on with what you edited; --fresh begins clean.")
@@ -91,8 +92,8 @@ def _begin(run: Run, jobs: Sequence[Json], one: str, several: str) -> str:
     return f"Job '{names[0]}' {one}" if len(names) == 1 else f"Jobs {', '.join(names[:NAMED])}{more} {several}"
 
 
-def _left(jobs: Sequence[Json]) -> str:
-    return f"what attempt {jobs[0]['attempt']} left" if len(jobs) == 1 else "what their last attempts left"
+def _left(jobs: Sequence[Json], what: str = "what") -> str:
+    return f"{what} attempt {jobs[0]['attempt']} left" if len(jobs) == 1 else f"{what} their last attempts left"
 
 
 @action(force_fail_job, examples="orchard force-fail backend/api --reason 'it loops'")
