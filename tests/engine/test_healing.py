@@ -254,7 +254,9 @@ async def test_what_verify_finds_in_the_merged_result_is_mended_and_what_passed_
     assert len(agent.tasks) == 1 and "new_name" in agent.tasks[0].instructions
     landed = orchard.repo.files("work")
     assert (landed["a.txt"], landed["b.txt"]) == ("new_name\n", "calls new_name")
-    assert orchard.repo("log", "-1", "--format=%s", "work").strip() == "Mend what the checks of the merged result found"
+    mended = "Mend what the checks of the merged result found"
+    subject = f'Merge "{mended}"' if merge == "merge" else mended
+    assert orchard.repo("log", "-1", "--format=%s", "work").strip() == subject
 
 
 async def test_what_was_mended_is_merged_again_when_the_target_moves(orchard: Orchard, agents: ScriptedAgents) -> None:
