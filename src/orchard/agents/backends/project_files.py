@@ -16,7 +16,11 @@ from orchard.planfile.works import reserved
 
 _MOST_BYTES = 1 << 20
 _MOST_WORDS = 64 * 1024
-_VARIABLE = re.compile(rb"^\s*(?:export\s+)?([\w.-]+)\s*[=:]", re.MULTILINE)
+_VARIABLE = re.compile(r"^[^\S\n]*+(?:export\s+)?([\w.-]++)\s*+[=:]", re.MULTILINE)
+"""What sets a variable. Blanks and newlines may stand around its name, and each of them is looked at once: with `\\s*`
+at its beginning, a file of newlines would take as long as the square of its length."""
+_BLANKS = str.maketrans({"\r": "\n", "\u2028": "\n", "\u2029": "\n", "\ufeff": " "})
+"""What ends a line, or is a blank, for programs in JavaScript and not for Python."""
 
 
 def there(folder: Path, names: Iterable[str]) -> list[str]:
@@ -114,5 +118,5 @@ def _steers(path: Path) -> bool:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         return True
-    names = (found[1] for found in _VARIABLE.finditer(data.replace(b"\r", b"\n")))
-    return any(reserved(name.decode("ascii", "replace")) for name in names)
+    text = data.decode(errors="replace").translate(_BLANKS)
+    return any(reserved(found[1]) for found in _VARIABLE.finditer(text))
