@@ -70,6 +70,17 @@ def test_what_is_not_installed_is_asked_nothing_and_told_how_to_get(tmp_path: Pa
     assert info.install == "npm install -g @anthropic-ai/claude-code"
 
 
+def test_a_long_number_that_a_program_prints_takes_no_time(tmp_path: Path) -> None:
+    (tmp_path / "said").write_text("1" * 1_000_000)
+    program(tmp_path / "bin" / "codex", f'[ "$1" = --version ] && cat {tmp_path}/said')
+    begun = time.monotonic()
+
+    info = one(agents(tmp_path), "codex")
+
+    assert (info.installed, info.version) == (True, None)
+    assert time.monotonic() - begun < 5
+
+
 def test_a_version_is_asked_once_for_a_program_and_again_for_its_successor(tmp_path: Path) -> None:
     count = f"echo x >> {tmp_path}/asked; echo"
     path = program(tmp_path / "bin" / "gemini", f"{count} 1.0.0")

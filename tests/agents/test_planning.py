@@ -1,6 +1,7 @@
 """From a goal to a plan: what is taken for a plan, what is told about mistakes, and where the agent works."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from orchard.agents.planner import (
 from orchard.agents.protocol import Reason, Result, Settings, Task, Watch
 from orchard.errors import InvalidInput, OrchardError
 from orchard.git.repository import find_repository
+from orchard.model import limits
 from orchard.model.plan import Plan
 from orchard.planfile.parse import parse
 from orchard.surfaces.next_steps import in_commands
@@ -155,14 +157,43 @@ def test_any_answer_is_looked_through_without_harm(answer: str) -> None:
 
 
 def test_a_hostile_answer_takes_no_time() -> None:
+    long = limits.PLAN_BYTES
     for answer in (
         "`" * 3_000_000,
         "```\n" * 500_000,
         " " * 3_000_000 + "jobs:",
         "{," * 1_000_000,
         "~~~" + "x" * 10**6,
+        "~~~" + " " * long + "`\n",
+        "```" + " " * (long // 2) + "x" * (long // 2) + "`\n",
+        " " * (long // 2) + "```\n" + " " * (long // 2 - 1) + "```",
+        " " * 2000 + "```\n" + (" " * 1999 + "```\n") * (long // 2003),
+        " " * 100_000 + "~~~\n" + "jobs:\n" * (long // 8),
+        "~" * (long // 2) + "\n" + "~" * (long // 2 - 1),
+        "~~~\n" + "~~~ x\n" * (long // 6),
+        "{" + "\n" * long,
+        ("{" + "\n" * 1000) * (long // 1000),
     ):
+        begun = time.monotonic()
         assert len(find_plans(answer)) <= planning.CANDIDATES
+        assert time.monotonic() - begun < 3, answer[:20]
+
+
+@pytest.mark.parametrize(
+    ("answer", "blocks"),
+    [
+        ("```yaml\njobs:\n```\n", ["jobs:\n"]),
+        ("~~~~ some words\njobs:\n~~~\n~~~~~ \t\n", ["jobs:\n~~~\n"]),
+        ("~~~ `x`\njobs:\n", ["~~~ `x`\njobs:\n"]),
+        ("``` a`b\njobs:\n", ["``` a`b\njobs:\n"]),
+        ("```\njobs:\n~~~\n``` more\n```\n", ["jobs:\n~~~\n``` more\n"]),
+        (" \t```\n \tjobs:\n  ```\n```\n \t```\n", ["jobs:\n  ```\n```\n"]),
+        ("``\njobs:\n``\n", ["``\njobs:\n``\n"]),
+        ("```\njobs:\n", ["jobs:\n"]),
+    ],
+)
+def test_a_block_ends_at_a_fence_like_the_one_that_opened_it(answer: str, blocks: list[str]) -> None:
+    assert find_plans(answer) == blocks
 
 
 def test_a_plan_that_cannot_run_here_is_refused() -> None:

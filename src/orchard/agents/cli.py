@@ -11,7 +11,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
@@ -41,6 +41,7 @@ from orchard.agents.protocol import (
 from orchard.errors import OrchardError
 from orchard.model.agent_rows import BACKENDS, AgentRow
 from orchard.model.permissions import narrowed
+from orchard.process.background import to_its_end
 from orchard.process.pipes import Enough as Enough
 from orchard.process.pipes import Pipes
 from orchard.process.program import Ended, run_program
@@ -193,6 +194,16 @@ class CliAgent:
             tell(Noted("setting", sentence))
         return replace(task, settings=replace(settings, mcp_servers=served(settings, tell)))
 
+    async def _prepared(self, program: str, row: AgentRow, task: Task, tell: Tell) -> Command:
+        """How to start it. The files of a repository's that decide it are read in a thread: they can be long."""
+        noted: list[Telling] = []
+        prepare = partial(self.backend.prepare, program, row, task, noted.append)
+        try:
+            return await to_its_end(asyncio.get_running_loop().run_in_executor(None, prepare))
+        finally:
+            for telling in noted:  # whoever hears them lives in the loop
+                tell(telling)
+
     async def run(self, task: Task, watch: Watch) -> Result:
         program, name = self._program(task.env), self._command_name
         if program is None:
@@ -202,7 +213,7 @@ class CliAgent:
             task = replace(task, settings=replace(task.settings, model=self.row.model))
         task = self._permitted(task, watch.tell)
         try:
-            command = self.backend.prepare(program, row, task, watch.tell)
+            command = await self._prepared(program, row, task, watch.tell)
             reader = self.backend.reader(task, _answering(watch.tell))
         except (OrchardError, OSError) as error:
             why = error if isinstance(error, OrchardError) else OrchardError(f"{error.strerror or error}.")

@@ -140,19 +140,42 @@ def find_plans(answer: str) -> list[str]:
 def _blocks(answer: str) -> Iterator[str]:
     """Fenced blocks. One ends at a fence that stands as far left as the one that opened it: those within a plan's own
     texts stand further right."""
-    opened: tuple[str, str] | None = None
+    opened: _Fence | None = None
     inside: list[str] = []
     for line in answer.splitlines():
         if opened is None:
-            if start := re.match(r"([ \t]*)(`{3,}|~{3,})[ \t]*([\w.+-]*)[^`]*$", line):
-                opened, inside = (start[1], start[2]), []
-        elif re.fullmatch(re.escape(opened[0]) + re.escape(opened[1][0]) + f"{{{len(opened[1])},}}[ \t]*", line):
+            if (fence := _fence(line)) is not None and "`" not in fence.rest:
+                opened, inside = fence, []
+        elif _ends(line, opened):
             yield "\n".join(inside) + "\n"
             opened = None
         else:
-            inside.append(line.removeprefix(opened[0]))
+            inside.append(line.removeprefix(opened.indent))
     if opened is not None:  # an answer that was cut off; the parser says what is missing
         yield "\n".join(inside) + "\n"
+
+
+class _Fence(Struct, frozen=True):
+    indent: str
+    marks: str
+    rest: str
+
+
+def _fence(line: str) -> _Fence | None:
+    """What a line that begins with a fence is made of. No regular expression: those look at a long line again and
+    again, and hold everybody up while they do."""
+    begun = line.lstrip(" \t")
+    if not begun.startswith(("```", "~~~")):
+        return None
+    rest = begun.lstrip(begun[0])
+    return _Fence(line[: len(line) - len(begun)], begun[: len(begun) - len(rest)], rest)
+
+
+def _ends(line: str, opened: _Fence) -> bool:
+    if not line.startswith(opened.marks, len(opened.indent)):
+        return False
+    fence = _fence(line)
+    return fence is not None and fence.indent == opened.indent and not fence.rest.strip(" \t")
 
 
 _PLAN_KEY = re.compile(r"""^[ \t{]*["']?(?:jobs|groups)["']?[ \t]*:|[{,]\s*"(?:jobs|groups)"\s*:""", re.MULTILINE)

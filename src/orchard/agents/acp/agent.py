@@ -67,7 +67,7 @@ class AcpAgent:
         model = task.settings.model or self.row.model
         try:
             if not task.trusted_project_settings:
-                strange = foreign(task, self._traits.obeys, self._traits.files)
+                strange = await asyncio.to_thread(foreign, task, self._traits.obeys, self._traits.files)
                 refuse(task, PurePath(self._argv[0]).name, strange)
         except OrchardError as error:
             return Result("spawn-failed", f"Agent '{self.name}' cannot be started: {error.message}", hint=error.hint)

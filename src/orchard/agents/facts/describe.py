@@ -15,7 +15,7 @@ from orchard.agents.permissions import Holds
 from orchard.agents.registry import Agents
 from orchard.model.agent_rows import BUILTIN
 
-_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]{1,40}[0-9A-Za-z])?")
+_VERSION = re.compile(r"(?<!\d)\d+\.\d+(?:\.\d+)?(?:[-+.][0-9A-Za-z.-]{1,40}[0-9A-Za-z])?")
 
 
 class AgentInfo(Struct, frozen=True):
