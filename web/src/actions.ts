@@ -57,18 +57,18 @@ export function planActions(repo: string, plan: PlanSummary): Action[] {
   const over = OVER.has(plan.status);
   const counts = plan.counts;
   add({ name: "finalize", label: "Finalize", icon: "play", main: true, run: () => run("finalizePlan", at, {}, "It starts.") }, plan.status === "scaffolding");
-  add({ name: "resume", label: "Resume", icon: "play", main: true, run: () => run("resumePlan", at, {}, "It goes on.") }, plan.status === "paused" || Boolean(plan.idle_since));
+  add({ name: "resume", label: "Resume", icon: "play", main: true, run: () => run("resumePlan", at, {}, "It goes on.") }, plan.status === "paused" || Boolean(plan.paused) || Boolean(plan.idle_since));
   const lands = plan.waiting?.some((one) => one.kind === "landing") || (plan.status === "succeeded" && !plan.landed && !plan.reverted && !plan.pull_request && Boolean(plan.result));
   add({ name: "land", label: "Land", icon: "land", main: true, run: () => run("landPlan", at, undefined, "It lands.") }, Boolean(lands));
   const proposes = plan.waiting?.some((one) => one.kind === "landing" || one.kind === "pr") || (plan.status === "succeeded" && !plan.undone && !plan.landed && Boolean(plan.result?.commit));
   const pull = plan.pull_request ? "Update pull request" : "Open pull request";
   add({ name: "propose", label: pull, icon: "branch", main: plan.waiting?.some((one) => one.kind === "pr"), run: () => run("proposePlan", at, {}, "The result goes to a pull request.") }, Boolean(proposes));
-  add({ name: "retry", label: "Retry failed", icon: "retry", main: true, run: () => run("retryPlan", at, {}, "It is tried again.") }, over && ((counts["failed"] ?? 0) > 0 || (counts["canceled"] ?? 0) > 0));
-  add({ name: "pause", label: "Pause", icon: "pause", run: () => run("pausePlan", at, undefined, "Running jobs finish; nothing new starts.") }, ["running", "pending", "waiting"].includes(plan.status));
+  add({ name: "retry", label: "Retry failed", icon: "retry", main: true, run: () => run("retryPlan", at, {}, "It is tried again.") }, over && !plan.deleted && ((counts["failed"] ?? 0) > 0 || (counts["canceled"] ?? 0) > 0));
+  add({ name: "pause", label: "Pause", icon: "pause", run: () => run("pausePlan", at, undefined, "Running jobs finish; nothing new starts.") }, ["running", "pending", "waiting"].includes(plan.status) && !plan.paused);
   add({ name: "undo", label: "Undo landing", icon: "undo", run: () => undo(repo, plan) }, plan.landed && !plan.undone);
   add({ name: "clone", label: "Run again", icon: "copy", run: () => clone(repo, plan) }, over);
   add({ name: "cancel", label: "Cancel", icon: "stop", danger: true, run: () => cancelPlan(repo, plan) }, !over);
-  add({ name: "delete", label: "Delete", icon: "trash", danger: true, run: () => removePlan(repo, plan) }, true);
+  add({ name: "delete", label: "Delete", icon: "trash", danger: true, run: () => removePlan(repo, plan) }, !plan.deleted);
   return found;
 }
 

@@ -4,12 +4,13 @@ import { bytes, duration, moment, short, visible, visibleName } from "../format"
 import { Copy } from "../parts/bits";
 import { href } from "../route";
 import { line, type Sample } from "../samples";
+import { jobWord } from "../waits";
 import type { ReactNode } from "react";
 
 export function DetailsTab({ repo, plan, details, samples }: { repo: string; plan: string; details: JobDetails; samples: readonly Sample[] }) {
   const link = (job: string) => (
     <a key={job} className="link words" href={href({ page: "job", repo, plan, job, tab: "log" })}>
-      {visibleName(job)}
+      {jobWord(job)}
     </a>
   );
   return (

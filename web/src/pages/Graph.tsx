@@ -9,6 +9,7 @@ import { Icon } from "../parts/icons";
 import { StatusIcon, jobTone, statusTone, type Tone } from "../parts/status";
 import { href } from "../route";
 import { useNow } from "../state";
+import { waitWords } from "../waits";
 
 const COLOURS: Record<Tone, string> = { ok: "var(--ok)", run: "var(--run)", bad: "var(--bad)", wait: "var(--wait)", ask: "var(--ask)", off: "var(--line-strong)" };
 
@@ -143,11 +144,7 @@ function subtitle(job: JobView, plan: Plan, now: number): string {
   const time = took === null ? "" : duration(took);
   if (job.waiting) return "waits for you";
   if (job.status === "running") return [job.agent?.name, job.phase && phaseWords(job.phase), time].filter(Boolean).join(" · ");
-  if (job.status === "pending" || job.status === "ready") {
-    const open = job.needs.filter((need) => plan.jobs.get(need)?.status !== "succeeded");
-    if (!job.deployed) return "waits to be deployed";
-    return open.length === 0 ? "waits for a slot" : `waits for ${open.length === 1 ? visibleName(open[0] ?? "") : count(open.length, "job")}`;
-  }
+  if (job.status === "pending" || job.status === "ready") return waitWords(job, plan);
   if (job.status === "blocked") return `blocked by ${visibleName(job.needs.find((need) => ["failed", "canceled", "blocked"].includes(plan.jobs.get(need)?.status ?? "")) ?? "what it needs")}`;
   if (job.status === "failed") return [job.failed_phase ? `failed in ${phaseWords(job.failed_phase)}` : "failed", time].filter(Boolean).join(" · ");
   const { lines_added: added = 0, lines_deleted: deleted = 0 } = job.summary;

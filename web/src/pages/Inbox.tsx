@@ -11,6 +11,7 @@ import { Badge } from "../parts/status";
 import { href } from "../route";
 import { store, useAsked, useNow, useStore } from "../state";
 import type { Wait } from "../store";
+import { jobWord } from "../waits";
 import { MessageBox } from "./Talk";
 
 const KINDS: Record<string, string> = { approval: "approval", landing: "landing", budget: "budget", worker: "agent waits", deploy: "to deploy", permission: "permission", question: "permission" };
@@ -67,7 +68,7 @@ function Item({ wait, now, where }: { wait: Wait; now: number; where: string | u
               <>
                 <span className="faint">/</span>
                 <a className="link" href={href({ page: "job", repo, plan, job, tab: "log" })}>
-                  {visibleName(job)}
+                  {jobWord(job)}
                 </a>
               </>
             )}

@@ -12,6 +12,7 @@ import { JobBadge, StatusIcon, type Tone } from "../parts/status";
 import { JOB_TABS, href, type JobTab } from "../route";
 import { sampled } from "../samples";
 import { useAsked, useNow, usePlan } from "../state";
+import { heldBack, jobWord, unmet } from "../waits";
 import { AttemptsTab } from "./Attempts";
 import { Conflict } from "./Conflict";
 import { DetailsTab } from "./Details";
@@ -71,7 +72,7 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
               {visibleName(plan.plan.name)}
             </a>
             <span>/</span>
-            <span className="cut mono">{visibleName(job.id)}</span>
+            <span className="cut mono">{jobWord(job.id)}</span>
           </div>
           <div className="row wrap">
             <h1 className="words">{visibleName(job.validation ? "Verify and land" : job.name)}</h1>
@@ -170,7 +171,7 @@ function Banners({ repo, plan, job, details, tab }: { repo: string; plan: Plan; 
           It cannot start:{" "}
           {job.needs
             .filter((need) => ["failed", "canceled", "blocked"].includes(plan.jobs.get(need)?.status ?? ""))
-            .map((need) => `${visibleName(need)} is ${plan.jobs.get(need)?.status}`)
+            .map((need) => `${jobWord(need)} is ${plan.jobs.get(need)?.status}`)
             .join(", ")}
           .
         </Banner>
@@ -208,9 +209,9 @@ function Refused({ details }: { details: JobDetails }) {
 
 /** Why a job has not started: what it waits for, each a link. */
 function Waits({ repo, plan, job }: { repo: string; plan: Plan; job: JobView }) {
-  const open = job.needs.filter((need) => plan.jobs.get(need)?.status !== "succeeded");
+  const open = unmet(job, plan);
   if (!job.deployed) return <Banner tone="ask">It waits to be deployed.</Banner>;
-  if (open.length === 0) return <Banner tone="run" icon="wait">{plan.plan.status === "paused" ? "It waits until the plan is resumed." : "It waits for a slot."}</Banner>;
+  if (open.length === 0) return <Banner tone="run" icon="wait">It waits {heldBack(plan.plan) ?? "for a slot"}.</Banner>;
   return (
     <Banner tone="run" icon="wait">
       It waits for{" "}
@@ -218,7 +219,7 @@ function Waits({ repo, plan, job }: { repo: string; plan: Plan; job: JobView }) 
         <span key={need}>
           {place > 0 && ", "}
           <a className="link" href={href({ page: "job", repo, plan: plan.plan.id, job: need, tab: "log" })}>
-            {visibleName(need)}
+            {jobWord(need)}
           </a>{" "}
           ({plan.jobs.get(need)?.status})
         </span>

@@ -180,7 +180,7 @@ function Banners({ repo, plan }: { repo: string; plan: PlanSummary }) {
           {spoken(plan.error)} {plan.hint && !plan.next?.length && <span className="soft">{visible(plan.hint)}</span>}
         </Banner>
       )}
-      {plan.paused && (
+      {plan.paused && plan.paused !== plan.error && (
         <Banner tone="wait" icon="pause">
           Paused: {visible(plan.paused)}
         </Banner>

@@ -49,7 +49,7 @@ export function Badge({ tone, status, children }: { tone: Tone; status?: string 
 
 export function PlanBadge({ plan }: { plan: PlanSummary }) {
   const word = plan.status === "succeeded" ? (plan.undone ? "undone" : plan.landed ? "landed" : "succeeded") : plan.status;
-  return <Badge tone={planTone(plan.status)} status={plan.status}>{word}</Badge>;
+  return <Badge tone={word === "undone" ? "off" : planTone(plan.status)} status={plan.status}>{word}</Badge>;
 }
 
 export function JobBadge({ job }: { job: Pick<JobView, "status" | "waiting" | "phase"> }) {
