@@ -1,4 +1,4 @@
-// What programs print: colours and weights become styles by name, everything else that a terminal would obey is dropped.
+// What programs print: colours and weights become styles by name, whatever else a terminal would obey is not obeyed.
 import { visible } from "./format";
 
 export interface Span {
@@ -17,8 +17,9 @@ interface Pen {
 }
 
 const PLAIN: Pen = { fg: "", bg: "", bold: false, dim: false, italic: false, underline: false };
-// CSI ... final byte, OSC ... terminated by BEL or ST, or a lone escape with one character.
-const SEQUENCE = /\u001b\[([0-9;:?<=>]*)[ -/]*([@-~])|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b[PX^_][^\u001b]*(?:\u001b\\)?|\u001b[ -/]*[0-~]|\u009b([0-9;:?]*)([@-~])/g;
+// CSI ... final byte, OSC ... terminated by BEL or ST, DCS and its like by ST, or a lone escape with one character. What
+// never ends hides nothing: its escape is shown, and so is what follows.
+const SEQUENCE = /\u001b\[([0-9;:?<=>]*)[ -/]*([@-~])|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)|\u001b[PX^_][^\u001b]*\u001b\\|\u001b[ -/]*[0-OQ-WYZ\\`-~]|\u009b([0-9;:?]*)([@-~])/g;
 
 /** Reads line after line; the style goes on from one to the next. */
 export class Colours {
@@ -27,28 +28,24 @@ export class Colours {
   line(text: string): Span[] {
     const spans: Span[] = [];
     let at = 0;
-    const shown = overwritten(text);
+    const shown = text.replace(/\r+$/, "");
+    const last = shown.lastIndexOf("\r") + 1; // before it stands what a program wrote over
     for (const found of shown.matchAll(SEQUENCE)) {
-      this.add(spans, shown.slice(at, found.index));
+      this.add(spans, shown, at, found.index, last);
       at = found.index + found[0].length;
       const final = found[2] ?? found[4];
       if (final === "m") this.pen = styled(this.pen, found[1] ?? found[3] ?? "");
     }
-    this.add(spans, shown.slice(at));
+    this.add(spans, shown, at, shown.length, last);
     return spans;
   }
 
-  private add(spans: Span[], text: string): void {
-    if (text === "") return;
-    spans.push({ text: visible(text), style: names(this.pen) });
+  /** A piece of a line; as far as it was written over it is dim. */
+  private add(spans: Span[], line: string, from: number, to: number, last: number): void {
+    const cut = Math.min(Math.max(from, last), to);
+    if (cut > from) spans.push({ text: visible(line.slice(from, cut)), style: names({ ...this.pen, dim: true }) });
+    if (to > cut) spans.push({ text: visible(line.slice(cut, to)), style: names(this.pen) });
   }
-}
-
-/** A line as it stands at last, where a program went back to its beginning and wrote anew. */
-function overwritten(line: string): string {
-  const whole = line.replace(/\r+$/, "");
-  const at = whole.lastIndexOf("\r");
-  return at < 0 ? whole : whole.slice(at + 1);
 }
 
 function styled(pen: Pen, codes: string): Pen {
@@ -108,6 +105,6 @@ function names(pen: Pen): string {
   if (pen.italic) found.push("a-italic");
   if (pen.underline) found.push("a-underline");
   if (pen.fg) found.push(`a-fg-${pen.fg}`);
-  if (pen.bg) found.push(`a-bg-${pen.bg}`);
+  if (pen.bg && pen.bg !== pen.fg) found.push(`a-bg-${pen.bg}`); // text in the colour of its ground could not be read
   return found.join(" ");
 }

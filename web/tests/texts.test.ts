@@ -15,8 +15,19 @@ test("colours become styles by name, and nothing else of a terminal is obeyed", 
   expect(spans("\u001b]8;;http://evil\u0007link\u001b]8;;\u0007")).toEqual([{ text: "link", style: "" }]);
   expect(spans("a\u001b[2Jb\u001b[10;10Hc\u001b[?25ld")).toEqual(["a", "b", "c", "d"].map((text) => ({ text, style: "" })));
   expect(spans("\u001bP+q544e\u001b\\x\u001bcy").map((one) => one.text).join("")).toBe("xy");
-  expect(spans("50 %\r100 %\r")).toEqual([{ text: "100 %", style: "" }]);
   expect(spans("\u001b[38;5;196mx\u001b[38;2;0;200;0my").map((one) => one.style)).toEqual(["a-fg-9", "a-fg-10"]);
+});
+
+test("no text is hidden: what was written over is dim, and what never ends is shown", () => {
+  expect(spans("50 %\r100 %\r")).toEqual([
+    { text: "50 %␍", style: "a-dim" },
+    { text: "100 %", style: "" },
+  ]);
+  expect(spans("\u001b[31mone\rtwo\u001b[0m three").map((one) => [one.text, one.style])).toEqual([["one␍", "a-dim a-fg-1"], ["two", "a-fg-1"], [" three", ""]]);
+  expect(spans("\u001b]0;no end")).toEqual([{ text: "␛]0;no end", style: "" }]);
+  expect(spans("\u001bPno end")).toEqual([{ text: "␛Pno end", style: "" }]);
+  expect(spans("\u001b[30;40mblack")).toEqual([{ text: "black", style: "a-fg-0" }]);
+  expect(spans("line\r")).toEqual([{ text: "line", style: "" }]);
 });
 
 test("a colour goes on in the next line", () => {

@@ -12,6 +12,7 @@ const LINE = 18;
 const PIECE = 64 * 1024;
 const LEAST = 64; // bytes of a page
 const BEGIN = 4 * PIECE;
+const WHOLE = 4_000_000; // bytes of a log that is loaded as a whole to be searched
 const WIDEST = 4000; // characters of a line that are drawn
 const CARRIED = 40; // lines before the first that is drawn, whose colours may go on
 
@@ -81,6 +82,7 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
   useLayoutEffect(() => {
     const box = element.current;
     if (!box) return;
+    if (toTop.current && log?.start !== 0) return; // its beginning is on the way
     if (toTop.current) box.scrollTop = 0;
     else if (keep.current) box.scrollTop += keep.current * LINE;
     else if (following) box.scrollTop = box.scrollHeight;
@@ -88,7 +90,7 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
     toTop.current = false;
   }, [log, following, element]);
   useEffect(() => {
-    if (!log || following) return;
+    if (!log || following || toTop.current) return;
     if (top < 40 * LINE && log.start > 0) void earlier();
     else if (top + height > (log.lines.length - 40) * LINE && log.end < log.size) void later();
   }, [top, height, log, following, earlier, later]);
@@ -117,6 +119,7 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
   const last = Math.min(total, Math.ceil((top + height) / LINE) + 30);
   const shown = useMemo(() => coloured(lines, first, last), [lines, first, last]);
   const marked = new Set(hits);
+  const part = loadedPart(log, total);
   if (log && total === 0) return <Empty title={log.ended ? "Nothing was printed" : empty} />;
   return (
     <div className="card">
@@ -124,8 +127,13 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
         <input className="input grow" type="search" placeholder="Search what is loaded  ( / )" aria-label="Search the log" value={search} onChange={(event) => (setSearch(event.target.value), setHit(0))} onKeyDown={(event) => event.key === "Enter" && go(event.shiftKey ? -1 : 1)} />
         {search.length >= 2 && (
           <span className="small soft num">
-            {hits.length === 0 ? "not found" : `${hit + 1} of ${hits.length}`}
+            {hits.length === 0 ? (part ? `not in the part that is loaded (${part})` : "not found") : `${hit + 1} of ${hits.length}${part ? " in what is loaded" : ""}`}
           </span>
+        )}
+        {search.length >= 2 && part && log && log.size <= WHOLE && (
+          <button className="button tiny" onClick={() => (setFollowing(false), void load(0, true))}>
+            Load the rest
+          </button>
         )}
         <span className="small soft num">{log ? bytes(log.size) : ""}</span>
         {log && log.start > 0 && (
@@ -133,7 +141,7 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
             Beginning
           </button>
         )}
-        <button className="button tiny" aria-pressed={following} onClick={() => (log && log.end < log.size ? void load(null) : undefined, setFollowing(true))}>
+        <button className="button tiny" aria-pressed={following} onClick={() => ((toTop.current = false), log && log.end < log.size ? void load(null) : undefined, setFollowing(true))}>
           {log?.ended ? "End" : following ? "Following" : "Follow"}
         </button>
       </div>
@@ -159,6 +167,13 @@ export function LogView({ where, empty }: { where: Where; empty: string }) {
   );
 }
 
+/** Which part of a log is held, for a person; empty: all of it. */
+function loadedPart(log: Log | null, total: number): string {
+  if (!log || (log.start === 0 && log.end >= log.size)) return "";
+  if (log.start === 0) return `lines 1 to ${total.toLocaleString("en")}`;
+  return `${log.end >= log.size ? "the last " : ""}${bytes(log.end - log.start)} of ${bytes(log.size)}`;
+}
+
 /** A page that ends at this byte: a few bytes cannot be asked for, and what is beyond them is there already. */
 function until(page: LogPage, end: number): LogPage {
   if (page.next_offset <= end || end - page.offset >= LEAST) return page;
@@ -171,18 +186,24 @@ function coloured(lines: readonly string[], first: number, last: number): Span[]
   const found: Span[][] = [];
   for (let number = Math.max(0, first - CARRIED); number < last; number += 1) {
     const line = lines[number] ?? "";
-    const spans = colours.line(line.length > WIDEST ? `${line.slice(0, WIDEST)} … ${line.length - WIDEST} more characters` : line);
+    const spans = colours.line(line.length > WIDEST ? shortened(line) : line);
     if (number >= first) found.push(spans);
   }
   return found;
 }
 
-/** Load the end of a log, or another part of it, and hear what is added. */
-function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null) => Log | null)) => void): (from: number | null) => Promise<void> {
+/** A very long line; of one that was written over again and again, its last state is what people want. */
+function shortened(line: string): string {
+  const more = `${line.length - WIDEST} more characters`;
+  return line.replace(/\r+$/, "").includes("\r") ? `${more} … ${line.slice(-WIDEST)}` : `${line.slice(0, WIDEST)} … ${more}`;
+}
+
+/** Load the end of a log, another part of it or all, and hear what is added. */
+function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null) => Log | null)) => void): (from: number | null, all?: boolean) => Promise<void> {
   const { repo, plan, job, attempt, phase } = where;
   const ending = useRef(new AbortController());
   const load = useCallback(
-    async (from: number | null) => {
+    async (from: number | null, all = false) => {
       ending.current.abort();
       const end = new AbortController();
       ending.current = end;
@@ -195,10 +216,11 @@ function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null
           const page = await ask("getLogs", { ...fixed, offset: log.end, limit: PIECE });
           log = log.append(page);
           if (end.signal.aborted) return;
-          setLog(log);
-          if (page.next_offset <= page.offset || page.next_offset >= page.size || (from !== null && log.end - from >= BEGIN)) break;
+          if (!all) setLog(log);
+          if (page.next_offset <= page.offset || page.next_offset >= page.size || (from !== null && !all && log.end - from >= BEGIN)) break;
         }
-        if (log.ended || from !== null || !look.phase) return;
+        if (all) setLog(log);
+        if (log.ended || (from !== null && !all) || !look.phase) return;
         await follow("getLogs", { ...fixed, offset: log.end, follow: true }, (frames) => {
           for (const frame of frames) {
             if (frame.event === "log") setLog((now) => (now ?? log).append(JSON.parse(frame.data) as LogPage));
@@ -206,7 +228,7 @@ function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null
           }
         }, end.signal);
       } catch (error) {
-        if (!end.signal.aborted && !(error instanceof DOMException)) setTimeout(() => !end.signal.aborted && void load(from), 1500);
+        if (!end.signal.aborted && !(error instanceof DOMException)) setTimeout(() => !end.signal.aborted && void load(from, all), 1500);
       }
     },
     [repo, plan, job, attempt, phase, setLog],
