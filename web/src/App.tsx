@@ -12,7 +12,7 @@ import { PlansPage } from "./pages/Plans";
 import { SystemPage } from "./pages/System";
 import { WorkersPage } from "./pages/Workers";
 import { href, parseRoute, type Route } from "./route";
-import { useNow, useStore } from "./state";
+import { useClock, useStore } from "./state";
 import { nextTheme, theme } from "./theme";
 
 const NewPlanPage = lazy(() => import("./pages/NewPlan").then((page) => ({ default: page.NewPlanPage })));
@@ -103,7 +103,7 @@ function Page({ route }: { route: Route }) {
 function Connected({ children }: { children: ReactNode }) {
   const connection = useStore((state) => state.connection);
   const known = useStore((state) => state.repos.length > 0);
-  const now = useNow(connection.is === "away");
+  const now = useClock(connection.is === "away");
   if (connection.is === "locked") {
     return (
       <Empty title="This tab needs a new link">

@@ -1,7 +1,7 @@
 // The store in React: what a page reads of it, and the clock that running times are shown by.
 import { useEffect, useState, useSyncExternalStore } from "react";
 import type { Plan } from "./deltas";
-import { Store, key, type State } from "./store";
+import { Store, key, lastKnown, type State } from "./store";
 
 export const store = new Store();
 // For people who wonder about a page, and for tests: what it knows.
@@ -18,8 +18,15 @@ export function usePlan(repo: string, plan: string): Plan | null | undefined {
   return useStore((state) => state.open.get(key(repo, plan)) ?? (state.gone.has(key(repo, plan)) ? null : undefined));
 }
 
-/** The time, every second while something runs. */
+/** The time that running times are shown by, every second while something runs; it stands still while the daemon is away. */
 export function useNow(running: boolean): number {
+  const now = useClock(running);
+  const connection = useStore((state) => state.connection);
+  return lastKnown(connection, now);
+}
+
+/** The time of this machine, every second while it is wanted. */
+export function useClock(running: boolean): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
     setNow(Date.now());

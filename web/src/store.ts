@@ -26,6 +26,11 @@ export type Connection =
   | { is: "away"; since: number }
   | { is: "locked"; detail: string; hint: string };
 
+/** The moment up to which the page knows what happened: while the daemon does not answer, that is the past. */
+export function lastKnown(connection: Connection, now: number): number {
+  return connection.is === "away" ? Math.min(now, connection.since) : now;
+}
+
 export interface State {
   connection: Connection;
   repos: readonly Repository[];

@@ -3,6 +3,7 @@ import type { AttemptView, TurnView } from "../generated/api";
 import { duration, elapsed, large, moment, money, phaseWords, short, spoken, visible, visibleName } from "../format";
 import { Empty } from "../parts/bits";
 import { Badge, type Tone } from "../parts/status";
+import { useNow } from "../state";
 
 const TONES: Record<string, Tone> = { succeeded: "ok", failed: "bad", canceled: "off", running: "run", interrupted: "wait", held: "ask" };
 
@@ -18,7 +19,7 @@ export function AttemptsTab({ attempts }: { attempts: readonly AttemptView[] }) 
 }
 
 function Attempt({ attempt }: { attempt: AttemptView }) {
-  const now = Date.now();
+  const now = useNow(attempt.ended_at === null);
   const took = elapsed(attempt.started_at, attempt.ended_at, now, attempt.idle_seconds);
   return (
     <section className="card pad stack" style={{ alignContent: "start" }}>
@@ -60,7 +61,7 @@ function Work({ work }: { work: Record<string, unknown> }) {
 }
 
 function Turn({ turn }: { turn: TurnView }) {
-  const took = elapsed(turn.started_at, turn.ended_at, Date.now());
+  const took = elapsed(turn.started_at, turn.ended_at, useNow(turn.ended_at === null));
   return (
     <div className="said-by" style={{ maxWidth: "100%" }}>
       <div className="who num">

@@ -23,20 +23,25 @@ export function WorkersPage() {
   );
   if (error !== undefined && !value) return <Failed error={error} />;
   if (!value) return <Loading />;
-  const total = value.reduce((sum, one) => sum + one.list.workers.length, 0);
+  const all = value.flatMap(({ repo, list }) => list.workers.map((worker) => ({ repo, worker, plan: list.plans.find((one) => one.plan === worker.plan)?.name ?? changed.get(repo)?.find((one) => one.id === worker.plan)?.name ?? worker.plan })));
+  const total = all.filter((one) => isAtWork(one.worker)).length;
+  const done = all.length - total;
+  const shown = [...all.filter((one) => isAtWork(one.worker)), ...all.filter((one) => !isAtWork(one.worker))];
   const tasks = value.flatMap(({ repo, list }) => list.plans.filter((plan) => plan.tasks.some((task) => waits(task))).map((plan) => ({ repo, plan })));
   return (
     <div className="content" style={{ maxWidth: 1100 }}>
       <div className="stack tight">
         <h1>Workers</h1>
-        <p className="soft">{total === 0 ? "No agent is at work." : `${count(total, "agent")} at work or waiting.`}</p>
+        <p className="soft">{total === 0 ? "No agent is at work." : `${count(total, "agent")} at work or waiting.`}{done > 0 && ` ${count(done, "agent is", "agents are")} done.`}</p>
       </div>
-      {value.flatMap(({ repo, list }) => list.workers.map((one) => <Worker key={`${repo} ${one.plan} ${one.job}`} repo={repo} worker={one} now={now} />))}
+      {shown.map(({ repo, worker, plan }) => (
+        <Worker key={`${repo} ${worker.plan} ${worker.job}`} repo={repo} plan={plan} worker={worker} now={now} />
+      ))}
       {tasks.length > 0 && <h2>Tasks that wait</h2>}
       {tasks.map(({ repo, plan }) => (
         <Tasks key={`${repo} ${plan.plan}`} repo={repo} plan={plan} />
       ))}
-      {total === 0 && tasks.length === 0 && (
+      {all.length === 0 && tasks.length === 0 && (
         <Empty title="Nobody is here">
           <p>Agents appear here while they work on a job, and while they wait for you. A plan with an agent job starts one:</p>
           <a className="button main" href={href({ page: "new" })}>
@@ -49,14 +54,25 @@ export function WorkersPage() {
   );
 }
 
+type Row = Pick<WorkerRow, "state" | "started_at" | "usage">;
+
+export function isAtWork({ state }: Pick<Row, "state">): boolean {
+  return state !== "completed" && state !== "error";
+}
+
+/** For how long an agent has worked, in seconds; `null`: nobody knows. */
+export function workedFor(worker: Row, now: number): number | null {
+  return isAtWork(worker) ? elapsed(worker.started_at, null, now) : (worker.usage.seconds ?? null);
+}
+
 function waits(task: PlanRow["tasks"][number]): boolean {
   return !task.deployed && task.status === "pending";
 }
 
-function Worker({ repo, worker, now }: { repo: string; worker: WorkerRow; now: number }) {
+function Worker({ repo, plan, worker, now }: { repo: string; plan: string; worker: WorkerRow; now: number }) {
   const [open, setOpen] = useState("");
   const at = { repo, plan: worker.plan, job: worker.job };
-  const took = elapsed(worker.started_at, null, now);
+  const took = workedFor(worker, now);
   const actions: Action[] = [];
   if (worker.state === "running") actions.push({ name: "interrupt", label: "Interrupt", icon: "pause", run: () => run("interruptWorker", at, undefined, "The turn of the agent ends.") });
   if (worker.state === "running" || worker.state === "idle") actions.push({ name: "pause", label: "Pause", icon: "pause", run: () => run("pauseWorker", at, undefined, "The agent waits until it is resumed.") });
@@ -72,10 +88,10 @@ function Worker({ repo, worker, now }: { repo: string; worker: WorkerRow; now: n
               <b>{visibleName(worker.name)}</b>
             </a>
             <span className="soft small">
-              {worker.agent} {worker.model ?? ""} · {visibleName(worker.plan)}
+              {worker.agent} {worker.model ?? ""} · {visibleName(plan)}
             </span>
           </div>
-          <p className="soft words small">{spoken(worker.activity?.doing || worker.progress?.message || worker.said || "").slice(-400)}</p>
+          <p className="soft words small clamp">{spoken(worker.activity?.doing || worker.progress?.message || worker.said || "").slice(-400)}</p>
         </div>
         <span className="facts small num">
           {took !== null && <span>{duration(took)}</span>}
