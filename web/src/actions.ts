@@ -1,8 +1,9 @@
 // What can be done with plans and jobs: the same operations as everywhere, and a question first where work is stopped.
 import { phaseWords } from "./format";
-import { ask, operationOf, sentence, type Answer, type Name } from "./api";
+import { Refused, ask, operationOf, sentence, text, type Answer, type Name } from "./api";
 import type { Beginning, JobView, Next, Operations, PlanSummary } from "./generated/api";
 import { asked, note, type Question } from "./parts/overlay";
+import { leftOut, parsePatch } from "./patch";
 import { store } from "./state";
 
 type Change = NonNullable<Operations["reshapePlan"]["body"]>["changes"][number];
@@ -121,7 +122,7 @@ export function jobActions(repo: string, plan: string, job: JobView): Action[] {
   const add = (action: Action, possible: boolean) => possible && found.push(action);
   const active = job.status === "running" || job.status === "scheduled";
   const over = ["failed", "canceled", "succeeded"].includes(job.status);
-  add({ name: "approve", label: "Approve", icon: "ok", main: true, run: () => run("approveJob", at, undefined, "It goes on.") }, job.waiting?.kind === "approval");
+  add({ name: "approve", label: "Approve", icon: "ok", main: true, run: () => approve(repo, plan, job.id) }, job.waiting?.kind === "approval");
   add({ name: "reject", label: "Reject", icon: "bad", danger: true, run: () => reject(repo, plan, job.id) }, job.waiting?.kind === "approval");
   add({ name: "retry", label: "Retry", icon: "retry", main: true, run: () => retry(repo, plan, job) }, job.status === "failed" || job.status === "canceled");
   add({ name: "deploy", label: "Deploy", icon: "play", main: true, run: () => run("deployTask", at, undefined, "It may run now.") }, !job.deployed && !over && !active);
@@ -134,6 +135,19 @@ export function jobActions(repo: string, plan: string, job: JobView): Action[] {
   add({ name: "fail", label: "Force-fail", icon: "bad", danger: true, run: () => forceFail(repo, plan, job) }, active);
   add({ name: "cancel", label: "Cancel", icon: "stop", danger: true, run: () => cancelJob(repo, plan, job) }, !over);
   return found;
+}
+
+/** Let changes go on that wait for a person, who is asked first where pages cannot show all of them. */
+export async function approve(repo: string, plan: string, job: string, body?: Operations["approveJob"]["body"]): Promise<unknown> {
+  const at = { repo, plan, job };
+  const hidden = await text("getJobDiff", at).then(
+    (found) => leftOut(parsePatch(found)),
+    // Where there is no change, nothing is hidden; else nobody knows what is.
+    (error: unknown) => (error instanceof Refused && error.status === 404 ? null : sentence(error)),
+  );
+  if (hidden === null) return run("approveJob", at, body, "It goes on.");
+  const told = `${hidden} To see the rest, type: orchard diff ${job} --plan ${plan}`;
+  return asked({ title: `Approve what '${job}' changed, though you cannot see all of it here?`, told, yes: "Approve unseen", danger: true }, () => perform("approveJob", at, body, "It goes on."));
 }
 
 /** Send changes back that wait for a person; an agent is told why and tries again. */
@@ -273,6 +287,7 @@ export function stepAction(repo: string, next: Next): Action | null {
     danger: Boolean(told) || name === "denyCall",
     run: async () => {
       if (name === "denyCall") return denied(repo, next);
+      if (name === "approveJob") return approve(repo, next.plan ?? "", next.job ?? "", (next.args ?? {}) as never);
       const parameters = { repo, plan: next.plan ?? undefined, ...(next.job ? { job: next.job } : {}) };
       const done = `Done: ${label.toLowerCase()}.`;
       if (!told) return run(name, parameters as never, (next.args ?? {}) as never, done);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Colours } from "../src/ansi";
 import { bytes, count, duration, elapsed, large, money, safeLink, spoken, visible, visibleName } from "../src/format";
-import { parsePatch } from "../src/patch";
+import { leftOut, marks, parsePatch } from "../src/patch";
 import { located, readPlan, stepsOf } from "../src/planText";
 import { href, parseRoute, type Route } from "../src/route";
 
@@ -64,7 +64,7 @@ test("figures are as people read them", () => {
 });
 
 test("a patch is taken apart, also where its lines look like headers", () => {
-  const files = parsePatch(
+  const { files, cut } = parsePatch(
     ["diff --git a/a.txt b/a.txt", "index 1..2 100644", "--- a/a.txt", "+++ b/a.txt", "@@ -1,3 +1,3 @@ def f():", " same", "--- not a header", "+++ nor this", " end", "\\ No newline at end of file", 'diff --git "a/b\\tc" "b/b\\tc"', "new file mode 100644", "Binary files /dev/null and b/x differ", "diff --git a/old b/new", "similarity index 90%", "rename from old", "rename to new", ""].join("\n"),
   );
   expect(files.map((one) => [one.path, one.status, one.added, one.deleted, one.binary])).toEqual([
@@ -80,6 +80,49 @@ test("a patch is taken apart, also where its lines look like headers", () => {
     ["note", null, null, "No newline at end of file"],
   ]);
   expect(files[2]?.from).toBe("old");
+  expect(cut).toBe(false);
+});
+
+test("what was left out of a patch is told, whatever the files hold", () => {
+  const patch = parsePatch(
+    ["diff --git a/a.ts b/a.ts", "new file mode 100644", "--- /dev/null", "+++ b/a.ts", "@@ -0,0 +1 @@", "... the rest of this file is left out: +1 -0 in all", "diff --git a/b b/b", "--- a/b", "+++ b/b", "@@ -1 +1,2 @@", " ... not shown: +1 -0 fake", "+... not shown: +1 -0 fake", "... not shown: +3 -2 evil.sh", '... not shown: binary "two\\nlines"', "... not shown: 4 more files", "... the rest is left out: for people", ""].join("\n"),
+  );
+  expect(patch.files.map((one) => [one.path, one.cut, one.hunks[0]?.cut, one.added, one.deleted])).toEqual([
+    ["a.ts", true, true, 1, 0],
+    ["b", false, false, 1, 0],
+  ]);
+  expect(patch.missing).toEqual([
+    { path: "evil.sh", added: 3, deleted: 2 },
+    { path: "two\\nlines", added: null, deleted: null },
+  ]);
+  expect(leftOut(patch)).toBe("6 files are not shown, and 1 file is shown only in part: the change is too long for one page.");
+});
+
+test("a patch that ends in the middle is not taken for a whole one", () => {
+  const torn = parsePatch("diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,3 +1,3 @@\n one\n");
+  expect([torn.cut, torn.files[0]?.cut, leftOut(torn)]).toEqual([true, true, "1 file is shown only in part: the change is too long for one page."]);
+  const whole = parsePatch("diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n\\ No newline at end of file\n+three\n");
+  expect([whole.cut, leftOut(whole)]).toEqual([false, null]);
+});
+
+test("a file's kind and mode are told, and a name with blanks is whole", () => {
+  const head = (name: string, ...lines: string[]) => [`diff --git a/${name} b/${name}`, ...lines];
+  const { files } = parsePatch(
+    [...head("run.sh", "old mode 100644", "new mode 100755"), ...head("x b/y", "old mode 100755", "new mode 100644"), ...head("l", "new file mode 120000"), ...head("s", "index 1..2 160000"), ...head("tool", "new file mode 100755"), ...head("t", "index 1..2 100755")].join("\n"),
+  );
+  expect(files.map((one) => [one.path, marks(one)])).toEqual([
+    ["run.sh", ["executable"]],
+    ["x b/y", ["no longer executable"]],
+    ["l", ["link"]],
+    ["s", ["submodule"]],
+    ["tool", ["executable"]],
+    ["t", []],
+  ]);
+});
+
+test("the lines between two hunks are counted", () => {
+  const { files } = parsePatch(["diff --git a/a b/a", "@@ -0,0 +1 @@", "+x", "diff --git a/b b/b", "@@ -3 +3 @@", "-x", "+y", "@@ -9 +9 @@ f()", "-x", "+y"].join("\n"));
+  expect(files.map((one) => one.hunks.map((hunk) => hunk.skipped))).toEqual([[0], [2, 5]]);
 });
 
 test("every page has an address, and an address is its page", () => {

@@ -22,11 +22,12 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from orchard.errors import OrchardError
-from orchard.git.command import Blocked, TooMuchOutput
+from orchard.git.command import Blocked, Git, TooMuchOutput
 from orchard.git.objects.reader import ObjectMissing, Objects
 from orchard.git.repository import Repository, Worktree
 from orchard.git.worktree.review import differences
 from orchard.git.worktree.status import walk_unblocked
+from orchard.patterns import later
 
 FARTHEST = 5_000
 WALK_LIMIT = 256
@@ -127,6 +128,12 @@ LONGEST_DIFF = 4 * 1024 * 1024
 """Of what a daemon holds to answer one question."""
 CUT = b"... the rest is left out: the difference is too long for one answer; ask for the table of files\n"
 """No line of a patch begins like this, so that no reader takes what was cut for the whole."""
+READ_AHEAD = 4
+"""How many times as much as one answer is read of a patch, to cut each file by itself: a long one hides no other."""
+LEAST_PART = 2048
+NAMED = 1000
+"""How many of the files that are not shown a cut patch names."""
+_SECTION = later(rb"^(?=diff --git )", re.MULTILINE)
 
 
 class Summary(Struct, frozen=True):
@@ -204,15 +211,19 @@ def diff(
 ) -> bytes:
     """The difference as a patch (or as a table of files), as bytes: files are not always text.
 
-    A longer one than `most` is cut after a line, and its last line says so.
+    A longer one than `most` is cut after a line, and its last line says so. Of a patch each file is cut by itself, and
+    lines before the last one name the files that are not shown.
     """
-    words = ["-p", "--no-ext-diff", "--no-textconv", "--no-color-moved"]
+    words = ["-p", "--no-ext-diff", "--no-textconv", "--no-color-moved", "--inter-hunk-context=1"]
     if stat or names:
         words = ["--stat"] if stat else ["--name-only"]
     words += ["-r", "-M", f"--color={'always' if color else 'never'}", "--src-prefix=a/", "--dst-prefix=b/"]
     git = repo.git.with_environment(GIT_LITERAL_PATHSPECS="1")
     limit = DIFF_LIMIT if most is None else most
     asked: tuple[str | bytes, ...] = ("diff-tree", *words, base, commit, "--", *paths)
+    if most is not None and not (stat or names or color):
+        found = git(*asked, timeout=300, limit=READ_AHEAD * most + 1, cut=True).stdout
+        return found if len(found) <= most else _shortened(found, _counts(git, base, commit, paths), most)
     try:
         found = git(*asked, timeout=300, limit=limit + (most is not None), cut=most is not None).stdout
         return found if len(found) <= limit else found[: found.rfind(b"\n", 0, limit) + 1] + CUT
@@ -221,6 +232,57 @@ def diff(
             f"The difference is larger than {DIFF_LIMIT // (1024 * 1024)} MB.",
             hint="Ask for some paths only, or for the table of files (--stat).",
         ) from error
+
+
+def _counts(git: Git, base: str, commit: str, paths: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """Every file of a patch in its order, with the lines that came and went: `+3 -1`, or `binary`."""
+    rows = iter(git("diff-tree", "-r", "-z", "-M", "--numstat", base, commit, "--", *paths, timeout=300).fields)
+    found: list[tuple[bytes, bytes]] = []
+    for row in rows:
+        came, went, path = row.split(b"\t", 2)
+        if not path:  # renamed: two names follow
+            next(rows)
+            path = next(rows)
+        found.append((path, b"binary" if came == b"-" else b"+%b -%b" % (came, went)))
+    return found
+
+
+def _shortened(found: bytes, counts: Sequence[tuple[bytes, bytes]], most: int) -> bytes:
+    """The beginning of a patch with as much of each file as there is room for; what is left out is named."""
+    parts: list[bytes] = []
+    for section in _SECTION.split(found):
+        head = section.partition(b"\n")[0]
+        if parts and parts[-1].partition(b"\n")[0] == head:
+            parts[-1] += section  # of another type now: it goes, and comes anew
+        elif section:
+            parts.append(section)
+    torn = len(parts) - 1 if len(found) > READ_AHEAD * most else -1
+    share = max(LEAST_PART, _share([*map(len, parts)], most))
+    shown: list[bytes] = []
+    missing: list[bytes] = []
+    room = most
+    for place, (path, count) in enumerate(counts):
+        part = parts[place] if place < len(parts) else b""
+        if len(part) > min(share, room) or place == torn:
+            part = part[: part.rfind(b"\n", 0, min(share, room) if room >= LEAST_PART else 0) + 1]
+            shown.append(part + b"... the rest of this file is left out: %b in all\n" % count if part else b"")
+        else:
+            shown.append(part)
+        room -= len(part)
+        if not part:
+            missing.append(b"... not shown: %b %b\n" % (count, os.fsencode(show_path(path))))
+    if len(missing) > NAMED:
+        missing[NAMED:] = [b"... not shown: %d more files\n" % (len(missing) - NAMED)]
+    return b"".join([*shown, *missing, CUT])
+
+
+def _share(sizes: Sequence[int], room: int) -> int:
+    """How much each may take so that all fit into `room`: the small ones whole, the others alike."""
+    for place, size in enumerate(sorted(sizes)):
+        if size * (len(sizes) - place) > room:
+            return room // (len(sizes) - place)
+        room -= size
+    return max(sizes, default=0)
 
 
 def worktree_diff(repo: Repository, worktree: Worktree, base: str, limit: int) -> str:

@@ -55,7 +55,7 @@ export function ChangesTab({ repo, plan }: { repo: string; plan: Plan }) {
       ) : value === undefined ? (
         <Loading />
       ) : (
-        <Diff patch={value} />
+        <Diff patch={value} command={`orchard diff --plan ${plan.plan.id}`} />
       )}
     </div>
   );

@@ -113,5 +113,5 @@ function Deploy({ wait: { repo, plan } }: { wait: Wait }) {
 function Changed({ repo, plan, job }: { repo: string; plan: string; job: string }) {
   const { value, error } = useAsked(() => text("getJobDiff", { repo, plan, job }), [repo, plan, job]);
   if (error !== undefined) return <Failed error={error} />;
-  return value === undefined ? <Loading /> : <Diff patch={value} />;
+  return value === undefined ? <Loading /> : <Diff patch={value} command={`orchard diff ${job} --plan ${plan}`} />;
 }

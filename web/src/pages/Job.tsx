@@ -359,7 +359,7 @@ function JobChanges({ repo, plan, job }: { repo: string; plan: string; job: JobV
           </div>
         </form>
       )}
-      <Diff patch={value} comment={(file, line, code) => setDraft({ file, line, code, said: "" })} />
+      <Diff patch={value} command={`orchard diff ${job.id} --plan ${plan}`} comment={(file, line, code) => setDraft({ file, line, code, said: "" })} />
     </div>
   );
 }

@@ -2,9 +2,9 @@
 import { useMemo, useState, type ReactNode } from "react";
 import { count } from "../format";
 import { visible } from "../format";
-import { parsePatch, type FileChange, type Line } from "../patch";
+import { leftOut, marks, parsePatch, type FileChange, type Hunk, type Line, type Patch } from "../patch";
 import { languageOf, tokens, type Open } from "../syntax";
-import { Empty } from "./bits";
+import { Banner, Empty } from "./bits";
 import { Badge, type Tone } from "./status";
 import { Icon } from "./icons";
 
@@ -12,17 +12,23 @@ const LONG = 400; // lines; a file with more begins folded
 const MANY = 40; // files; with more, all begin folded
 const TONES: Record<FileChange["status"], Tone> = { added: "ok", modified: "run", deleted: "bad", renamed: "ask" };
 
-export function Diff({ patch, comment }: { patch: string; comment?: (file: string, line: number, text: string) => void }) {
-  const files = useMemo(() => parsePatch(patch), [patch]);
+type Commented = (file: string, line: number, text: string) => void;
+const NAMED = 200; // files that are not shown and are listed
+
+/** `command` is what shows the change in a terminal. */
+export function Diff({ patch, command, comment }: { patch: string; command: string; comment?: Commented }) {
+  const whole = useMemo(() => parsePatch(patch), [patch]);
+  const { files, missing } = whole;
   const [split, setSplit] = useState(false);
-  if (files.length === 0) return <Empty title="Nothing has changed" />;
-  const added = files.reduce((sum, file) => sum + file.added, 0);
-  const deleted = files.reduce((sum, file) => sum + file.deleted, 0);
+  if (files.length === 0 && !whole.cut) return <Empty title="Nothing has changed" />;
+  const added = [...files, ...missing].reduce((sum, file) => sum + (file.added ?? 0), 0);
+  const deleted = [...files, ...missing].reduce((sum, file) => sum + (file.deleted ?? 0), 0);
   return (
     <div className="stack">
+      <LeftOut patch={whole} command={command} />
       <div className="row">
         <span className="soft grow num">
-          {count(files.length, "file")} <span className="plus">+{added}</span> <span className="minus">−{deleted}</span>
+          {count(files.length + missing.length + whole.nameless, "file")} <span className="plus">+{added}</span> <span className="minus">−{deleted}</span>
         </span>
         <div className="chips wide" role="group" aria-label="How changes are shown">
           <button className="chip" aria-pressed={!split} onClick={() => setSplit(false)}>
@@ -40,7 +46,36 @@ export function Diff({ patch, comment }: { patch: string; comment?: (file: strin
   );
 }
 
-function FileDiff({ file, split, folded: begins, comment }: { file: FileChange; split: boolean; folded: boolean; comment: ((file: string, line: number, text: string) => void) | undefined }) {
+/** Loud, and before everything else: nobody is to approve what the page does not show. */
+function LeftOut({ patch, command }: { patch: Patch; command: string }) {
+  const said = leftOut(patch);
+  if (said === null) return null;
+  const listed = [...patch.missing, ...patch.files.filter((one) => one.cut)];
+  const more = Math.max(0, listed.length - NAMED) + patch.nameless;
+  return (
+    <Banner tone="bad">
+      <b>{said}</b> <code>{command} -- PATH</code> shows a file.
+      <div className="small num" style={{ maxHeight: 220, overflowY: "auto" }} tabIndex={0} role="region" aria-label="Files that are not shown">
+        {listed.slice(0, NAMED).map((one, place) => (
+          <div key={place} className="words">
+            <span className="mono">{one.path}</span> {one.added === null ? "not text" : <Lines file={one} />} {"hunks" in one ? "in part" : ""}
+          </div>
+        ))}
+      </div>
+      {more > 0 && <div className="small">and {count(more, "more file")}</div>}
+    </Banner>
+  );
+}
+
+function Lines({ file }: { file: { added: number | null; deleted: number | null } }) {
+  return (
+    <>
+      <span className="plus">+{file.added}</span> <span className="minus">−{file.deleted}</span>
+    </>
+  );
+}
+
+function FileDiff({ file, split, folded: begins, comment }: { file: FileChange; split: boolean; folded: boolean; comment: Commented | undefined }) {
   const [folded, setFolded] = useState(begins);
   return (
     <section className="card file">
@@ -50,39 +85,41 @@ function FileDiff({ file, split, folded: begins, comment }: { file: FileChange; 
           {file.from && <span className="faint">{file.from} → </span>}
           {file.path}
         </span>
+        {marks(file).map((one) => (
+          <Badge key={one} tone="ask">
+            {one}
+          </Badge>
+        ))}
+        {file.cut && <Badge tone="bad">in part</Badge>}
         {file.status !== "modified" && <Badge tone={TONES[file.status]}>{file.status}</Badge>}
         <span className="num small">
-          <span className="plus">+{file.added}</span> <span className="minus">−{file.deleted}</span>
+          <Lines file={file} />
         </span>
       </button>
-      {!folded && (file.binary ? <p className="pad soft">It is not text.</p> : split ? <Split file={file} /> : <Unified file={file} comment={comment} />)}
+      {!folded && (file.binary ? <p className="pad soft">It is not text.</p> : file.hunks.length === 0 ? <p className="pad soft">{file.cut ? "Nothing of it is shown." : "No line of it has changed."}</p> : split ? <Split file={file} comment={comment} /> : <Unified file={file} comment={comment} />)}
     </section>
   );
 }
 
-function Unified({ file, comment }: { file: FileChange; comment: ((file: string, line: number, text: string) => void) | undefined }) {
+function Unified({ file, comment }: { file: FileChange; comment: Commented | undefined }) {
   const shades = useMemo(() => file.hunks.map((hunk) => coloured(file.path, hunk.lines)), [file]);
   return (
     <div className="diff" tabIndex={0} role="region" aria-label={`Changes of ${file.path}`}>
       <table>
         <tbody>
           {file.hunks.map((hunk, place) => [
-            <tr key={place} className="hunk">
-              <td className="n" />
-              <td className="n" />
-              <td className="c">⋯ {visible(hunk.header)}</td>
-            </tr>,
+            between(hunk) && (
+              <tr key={place} className="hunk">
+                <td className="n" />
+                <td className="n" />
+                <td className="c">{between(hunk)}</td>
+              </tr>
+            ),
             ...hunk.lines.map((line, number) => (
               <tr key={`${place} ${number}`} className={line.kind}>
                 <td className="n">{line.old ?? ""}</td>
                 <td className="n">
-                  {comment && line.new !== null ? (
-                    <button title="Comment on this line" onClick={() => comment(file.path, line.new as number, line.text)}>
-                      {line.new}
-                    </button>
-                  ) : (
-                    (line.new ?? "")
-                  )}
+                  <Numbered file={file} line={line} comment={comment} />
                 </td>
                 <td className="c">
                   <span className="sign">{line.kind === "add" ? "+ " : line.kind === "del" ? "− " : "  "}</span>
@@ -90,6 +127,13 @@ function Unified({ file, comment }: { file: FileChange; comment: ((file: string,
                 </td>
               </tr>
             )),
+            hunk.cut && (
+              <tr key={`${place} cut`} className="hunk">
+                <td className="n" />
+                <td className="n" />
+                <td className="c t-bad">{CUT}</td>
+              </tr>
+            ),
           ])}
         </tbody>
       </table>
@@ -97,8 +141,27 @@ function Unified({ file, comment }: { file: FileChange; comment: ((file: string,
   );
 }
 
+const CUT = "The rest of this is not shown.";
+
+/** What is told before a hunk: how many lines nobody changed, and where it is. */
+function between(hunk: Hunk): string {
+  return [hunk.skipped > 0 && `⋯ ${count(hunk.skipped, "line")}`, visible(hunk.header)].filter(Boolean).join("  ");
+}
+
+/** The number of a line as it is now, to comment on. */
+function Numbered({ file, line, comment }: { file: FileChange; line: Line | undefined; comment: Commented | undefined }) {
+  const number = line?.new ?? null;
+  if (!line || number === null) return null;
+  if (!comment) return number;
+  return (
+    <button title="Comment on this line" onClick={() => comment(file.path, number, line.text)}>
+      {number}
+    </button>
+  );
+}
+
 /** Lines that were taken out beside those that came in their place. */
-function Split({ file }: { file: FileChange }) {
+function Split({ file, comment }: { file: FileChange; comment: Commented | undefined }) {
   const { hunks } = file;
   const shades = useMemo(() => {
     const found = new Map<Line, ReactNode>();
@@ -110,20 +173,32 @@ function Split({ file }: { file: FileChange }) {
       <table>
         <tbody>
           {hunks.map((hunk, place) => [
-            <tr key={place} className="hunk">
-              <td className="n" />
-              <td className="c">⋯ {visible(hunk.header)}</td>
-              <td className="n" />
-              <td className="c" />
-            </tr>,
+            between(hunk) && (
+              <tr key={place} className="hunk">
+                <td className="n" />
+                <td className="c">{between(hunk)}</td>
+                <td className="n" />
+                <td className="c" />
+              </tr>
+            ),
             ...pairs(hunk.lines).map(([left, right], number) => (
               <tr key={`${place} ${number}`}>
                 <td className="n">{left?.old ?? ""}</td>
                 <td className={`c ${left?.kind === "del" ? "del" : ""}`}>{left ? shades.get(left) : ""}</td>
-                <td className="n">{right?.new ?? ""}</td>
+                <td className="n">
+                  <Numbered file={file} line={right} comment={comment} />
+                </td>
                 <td className={`c ${right?.kind === "add" ? "add" : ""}`}>{right ? shades.get(right) : ""}</td>
               </tr>
             )),
+            hunk.cut && (
+              <tr key={`${place} cut`} className="hunk">
+                <td className="n" />
+                <td className="c t-bad">{CUT}</td>
+                <td className="n" />
+                <td className="c" />
+              </tr>
+            ),
           ])}
         </tbody>
       </table>

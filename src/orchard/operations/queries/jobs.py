@@ -114,8 +114,8 @@ class GetJobDiff(OfWorker, frozen=True, kw_only=True):
 get_job_diff = Query(
     name="get_job_diff",
     sentence="Show what a job changed, as a patch or a table of files.",
-    details="Exactly what git prints; what is too long to be held is cut, and says so. That of the validation job, "
-    "`__snapshot-validation__`, is what the whole plan changes.",
+    details="Exactly what git prints; files that are too long to be held are cut, and the answer says so. That of the "
+    "validation job, `__snapshot-validation__`, is what the whole plan changes.",
     args=GetJobDiff,
     example={"plan": "add-login", "job": "api", "stat": True},
     route=Route("GET", f"{JOB}/diff"),

@@ -325,7 +325,7 @@ class GetPlanDiff(OfPlan, frozen=True, kw_only=True):
 get_plan_diff = Query(
     name="get_plan_diff",
     sentence="Show what a plan changes.",
-    details="Exactly what git prints; what is too long to be held is cut, and says so.",
+    details="Exactly what git prints; files that are too long to be held are cut, and the answer says so.",
     args=GetPlanDiff,
     example={"plan": "add-login", "stat": True},
     route=Route("GET", f"{PLAN}/diff"),
