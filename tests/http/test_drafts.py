@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from orchard.agents import registry
-from orchard.agents.protocol import Called, Noted, Result, Said, Task, Used, Watch
+from orchard.agents.protocol import Agent, Called, Noted, Result, Said, Task, Used, Watch
 from orchard.model.usage import Usage
 from orchard.surfaces.http import drafts
 from orchard.testing import Repo, Turn
@@ -66,6 +67,19 @@ def followed(api: World, body: Json) -> Iterator[Json]:
     with api.client.stream("POST", where, content=json.dumps(body).encode(), headers=headers) as answer:
         assert answer.status_code == 200, answer.read()
         yield from events_in(answer.iter_lines())
+
+
+def open_draft(api: World, follow: bool) -> socket.socket:
+    """A client that has asked for a plan, up to the last byte of it."""
+    port, body = int(api.url.split(":")[2].split("/")[0]), b'{"goal": "Greet"'
+    client = socket.create_connection(("127.0.0.1", port), timeout=30)
+    client.sendall(
+        f"POST /api/v1/drafts?follow={str(follow).lower()} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"Authorization: Bearer {api.token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body) + 1}\r\n\r\n".encode()
+        + body
+    )
+    return client
 
 
 def test_a_goal_becomes_a_plan_and_nothing_of_it_runs(api: World, repo: Repo, agents: ScriptedAgents) -> None:
@@ -124,15 +138,8 @@ def test_text_of_others_is_data_in_the_stream(api: World, agents: ScriptedAgents
 def test_a_client_that_goes_away_ends_the_agent(api: World, agents: ScriptedAgents, follow: bool) -> None:
     canceled: list[str] = []
     scripted = agents.add("one", hangs(canceled))
-    body = json.dumps({"goal": "Greet"}).encode()
-    port = int(api.url.split(":")[2].split("/")[0])
-    with socket.create_connection(("127.0.0.1", port)) as client:
-        client.sendall(
-            f"POST /api/v1/drafts?follow={str(follow).lower()} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
-            f"Authorization: Bearer {api.token}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+    with open_draft(api, follow) as client:
+        client.sendall(b"}")
         wait_for(lambda: bool(scripted.tasks))
         assert not canceled
 
@@ -222,6 +229,26 @@ def test_secrets_are_in_no_step_no_message_and_no_plan(
     assert refused[-1]["event"] == "failed"
 
 
+def test_a_secret_that_yaml_hides_is_in_no_problem_and_no_plan(
+    api: World, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "canary-of-somebody-0123456789"
+    monkeypatch.setenv("CANARY_TOKEN", secret)
+    escaped = "".join(f"\\x{ord(char):02x}" for char in secret)
+    wrong = f'name: x\njobs:\n  - id: "{"x" * 30} {escaped} BAD"\n    work: "true"\n'
+    hidden = f'name: x\njobs:\n  - id: ok\n    work: "echo {escaped}"\n'
+    named = f'name: x\nenv: {{A: "{escaped}"}}\njobs:\n  - id: ok\n    work: "true"\n'
+    agents.add("one", says(wrong), says(hidden), says(named), says(GOOD))
+    agents.add("two", says(wrong))
+
+    made = [*followed(api, {"goal": "Greet", "agent": "one"})]
+    refused = [*followed(api, {"goal": "Greet", "agent": "two"})]
+
+    assert made[-1]["data"]["text"] == GOOD and len(made[-1]["data"]["problems"]) == 3
+    assert all("the value of a secret" in one[0] for one in made[-1]["data"]["problems"])
+    assert refused[-1]["event"] == "failed" and "canary" not in json.dumps([made, refused])
+
+
 def test_one_agent_too_many_is_told_to_wait(
     api: World, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +263,57 @@ def test_one_agent_too_many_is_told_to_wait(
 
     assert "1 agents write plans already" in problem["detail"] and problem["hint"]
     wait_for(lambda: len(canceled) == 1)
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_however_many_ask_at_once_no_more_agents_start_than_there_are_places(
+    api: World, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    canceled: list[str] = []
+    scripted = agents.add("one", hangs(canceled))
+    find, moment = agents.find, time.monotonic() + 2
+
+    def slowly(name: str | None) -> Agent:
+        time.sleep(max(0, moment - time.monotonic()))  # so that all are ready at the same moment
+        return find(name)
+
+    monkeypatch.setattr(agents, "find", slowly)
+    asked = [open_draft(api, follow) for _ in range(24)]
+    for client in asked:
+        client.sendall(b"}")
+
+    wait_for(lambda: len(scripted.tasks) >= drafts.MOST)
+    refused: set[socket.socket] = set()
+
+    def all_are_refused() -> bool:
+        heard, _, _ = select.select([client for client in asked if client not in refused], [], [], 0)
+        refused.update(client for client in heard if b" 503 " in client.recv(20))
+        return len(refused) >= 24 - drafts.MOST
+
+    wait_for(all_are_refused)
+    assert len(scripted.tasks) == drafts.MOST
+
+    for client in asked:
+        client.close()
+    wait_for(lambda: len(canceled) == drafts.MOST)
+    agents.add("two", says(GOOD))
+    wait_for(lambda: api.ask("POST", "/drafts", {"goal": "Greet", "agent": "two"}).status_code == 200)
+
+
+def test_a_draft_that_cannot_begin_leaves_its_place(
+    api: World, agents: ScriptedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafts, "MOST", 1)
+    agents.add("one", says(GOOD))
+
+    for _ in range(3):
+        assert "nobody" in api.post("/drafts", {"goal": "Greet", "agent": "nobody"}, 422)["detail"]
+        assert "nobody" in api.post("/drafts", {"goal": "Greet", "agent": "nobody"}, 422, follow="true")["detail"]
+    with monkeypatch.context() as full:
+        full.setattr(api.streams, "most", 0)
+        assert "clients listen" in api.post("/drafts", {"goal": "Greet"}, 503, follow="true")["detail"]
+    assert [*followed(api, {"goal": "Greet"})][-1]["event"] == "plan"
+    assert api.post("/drafts", {"goal": "Greet"})["text"] == GOOD
 
 
 def test_the_program_of_an_agent_ends_with_the_client(repo: Repo, tmp_path: Path) -> None:

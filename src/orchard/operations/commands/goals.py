@@ -6,10 +6,11 @@ daemon, has the agent work in a copy of what is committed.
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from orchard.agents.protocol import Called, Noted, Settings, Tell, Telling, Used, Watch
 from orchard.config.layers import tools_of
@@ -21,12 +22,14 @@ from orchard.model.usage import Usage
 from orchard.operations.library import Library
 from orchard.operations.operation import Absent, Args, Operation, Route, Verb, says
 from orchard.process.families.identity import Identity
-from orchard.store.redact import redact_text
+from orchard.store.redact import Redactor, redact_text
 
 SECONDS = 1800.0
 LONGEST = 6 * 3600.0
 SECRET = 12
 """Characters from which on a secret in a plan is no chance."""
+NAME = "plan.yaml"
+"""What a plan that is no file yet is called in messages."""
 WIDTHS = (40, 200, 2000)
 """Characters of a tool's name, of what it is called for, and of a note."""
 
@@ -174,11 +177,23 @@ class Drafting:
 
     def _check(self, content: bytes) -> Plan:
         from orchard.agents.planner import check_for_here
+        from orchard.planfile.document import read_document
         from orchard.planfile.parse import parse
 
-        if any(one.encode(errors="replace") in content for one in self.secrets if len(one.strip()) >= SECRET):
-            raise InvalidInput("plan", [Problem("holds the value of a secret; name the variable instead: $NAME")])
-        return check_for_here(parse(content, "plan.yaml"), self.names)
+        try:
+            if self._tells(content.decode(errors="replace")):
+                raise InvalidInput("plan", [_SECRET_INSIDE])
+            if any(map(self._tells, _strings(read_document(content, NAME, None).value))):  # YAML has escapes
+                raise InvalidInput("plan", [_SECRET_INSIDE])
+            return check_for_here(parse(content, NAME), self.names)
+        except InvalidInput as error:  # it quotes the agent
+            hide = Redactor(self.secrets).text
+            found = [replace(one, message=hide(one.message), path=hide(one.path)) for one in error.problems]
+            raise InvalidInput(error.what, found, error.hint) from None
+
+    def _tells(self, text: str) -> bool:
+        """Whether a text holds a secret."""
+        return any(one in text for one in self.secrets if len(one.strip()) >= SECRET)
 
     def step(self, telling: Telling) -> Step | None:
         """What a person is shown of what the agent tells, without secrets; None: what it says is in its answer."""
@@ -189,6 +204,22 @@ class Drafting:
 
     def _shown(self, said: str, most: int) -> str:
         return redact_text(said[:10_000], self.secrets)[:most]
+
+
+_SECRET_INSIDE = Problem("holds the value of a secret; name the variable instead: $NAME")
+
+
+def _strings(value: object) -> Iterator[str]:
+    """All texts of a document, the names of its fields included."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, list | tuple | set | frozenset):
+            waiting += one
 
 
 async def not_remembered(identity: Identity) -> None:

@@ -60,14 +60,19 @@ async def clone_plan(asked: Asked) -> Json:
 
 async def draft_plan(asked: Asked) -> Response:
     """What cannot be asked for is refused at once, before a stream begins."""
-    asked.kept.drafts.check()
-    given = {name: getattr(asked.body, name) for name in type(asked.body).model_fields}
-    args = DraftPlan(**given, follow=asked.query.follow)
-    drafting = await asked.aside(partial(Drafting, asked.served.app, args))
-    asked.kept.drafts.check()  # others may have come meanwhile
-    if args.follow:
-        return asked.streams.stream(asked.kept.drafts.frames(drafting))
-    return await asked.kept.drafts.answer(drafting, asked.request)
+    place = asked.kept.drafts.take()
+    begun = False
+    try:
+        given = {name: getattr(asked.body, name) for name in type(asked.body).model_fields}
+        args = DraftPlan(**given, follow=asked.query.follow)
+        drafting = await asked.aside(partial(Drafting, asked.served.app, args))
+        if not args.follow:
+            return await place.answer(drafting, asked.request)
+        begun = True
+        return asked.streams.stream(place.frames(drafting), place.leave)
+    finally:
+        if not begun:
+            place.leave()
 
 
 async def list_repos(asked: Asked) -> Response:

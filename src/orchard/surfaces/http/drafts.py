@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from http import HTTPStatus
 from typing import Any
 
@@ -31,18 +31,39 @@ class Drafts:
     """The agents that write plans for one repository now."""
 
     def __init__(self) -> None:
-        self._works: set[asyncio.Task[Any]] = set()
+        self._places: set[Place] = set()
 
-    def check(self) -> None:
-        """Refuse one too many."""
-        if len(self._works) >= MOST:
+    def take(self) -> "Place":
+        """A place for one more agent; one too many is refused. Whoever takes it leaves it again."""
+        if len(self._places) >= MOST:
             wait = {"Retry-After": str(problems.WAIT_SECONDS)}
             message, hint = f"{MOST} agents write plans already.", "Wait until one has ended, or cancel one."
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, message, hint, headers=wait)
+        place = Place(self._places)
+        self._places.add(place)
+        return place
+
+
+class Place:
+    """Where one agent writes a plan. It is free again when the agent has ended, and all that it started."""
+
+    def __init__(self, among: "set[Place]") -> None:
+        self._among = among
+        self._works: set[asyncio.Task[Any]] = set()
+
+    def leave(self) -> None:
+        """Free it, unless its agent works or ends: then that is done when it has ended."""
+        if not self._works:
+            self._among.discard(self)
+
+    def _begin(self, work: Coroutine[Any, Any, Draft]) -> "asyncio.Task[Draft]":
+        task = begin(work, self._works)
+        task.add_done_callback(lambda done: self.leave())
+        return task
 
     async def answer(self, drafting: Drafting, request: Request) -> Response:
         """The plan, when it is there."""
-        work = begin(drafting.draft(lambda telling: None), self._works)
+        work = self._begin(drafting.draft(lambda telling: None))
         gone = begin(_left(request), set())
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -68,7 +89,7 @@ class Drafts:
         def again(number: int) -> None:
             tell(Step("again", f"The plan was not valid. The agent hears what is wrong, and answer {number} follows."))
 
-        work = begin(drafting.draft(heard, again), self._works)
+        work = self._begin(drafting.draft(heard, again))
         work.add_done_callback(lambda done: news.set())
         number = 0
         try:

@@ -5,7 +5,7 @@ more is read for this client, and one that takes nothing for half a minute is cu
 of the last event that it got.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 
 import anyio
@@ -26,21 +26,28 @@ class Streams:
         self.clients = 0
         """How many listen."""
 
-    def stream(self, frames: AsyncIterator[bytes]) -> "Stream":
-        return Stream(self, frames)
+    def stream(self, frames: AsyncIterator[bytes], leave: Callable[[], None] = lambda: None) -> "Stream":
+        """These frames as an answer; `leave` is called when it has ended, even if none of them was asked for."""
+        return Stream(self, frames, leave)
 
 
 class Stream(EventSourceResponse):
     """One of these answers. Who comes when all places are taken is told to try again."""
 
-    def __init__(self, streams: Streams, frames: AsyncIterator[bytes]) -> None:
+    def __init__(self, streams: Streams, frames: AsyncIterator[bytes], leave: Callable[[], None]) -> None:
         super().__init__(
             frames, ping=streams.ping, send_timeout=streams.stalled, sep="\n", ping_message_factory=_heartbeat
         )
-        self._streams = streams
+        self._streams, self._leave = streams, leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send frames until there are no more, or the client is gone or stalled."""
+        try:
+            await self._serve(scope, receive, send)
+        finally:
+            self._leave()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         streams = self._streams
         if streams.clients >= streams.most:
             wait = {"Retry-After": str(problems.WAIT_SECONDS)}
