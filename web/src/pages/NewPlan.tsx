@@ -13,6 +13,7 @@ import { Goal, author, type Written } from "./Goal";
 
 const Preview = lazy(() => import("./Preview"));
 const PAUSE = 350;
+const AGAIN = 2000; // until a daemon that did not answer is asked again
 
 const TEMPLATES: { name: string; text: string }[] = [
   {
@@ -65,8 +66,29 @@ jobs:
 ];
 
 const EMPTY = { text: TEMPLATES[1]?.text ?? "", goal: "", written: null as Written | null, before: "" };
-/** What was written here and not run yet: who looks at another page finds it again. */
-let kept = EMPTY;
+const KEPT = "orchard-new-plan";
+/** What was written here and not run yet: who looks at another page, or loads this one again, finds it again. */
+let kept = recalled();
+
+function recalled(): typeof EMPTY {
+  try {
+    const found = JSON.parse(sessionStorage.getItem(KEPT) ?? "null") as typeof EMPTY | null;
+    return found && typeof found.text === "string" && typeof found.goal === "string" && typeof found.before === "string" ? { ...EMPTY, ...found } : EMPTY;
+  } catch {
+    return EMPTY; // a browser that keeps nothing
+  }
+}
+
+function keep(next: typeof EMPTY): typeof EMPTY {
+  kept = next;
+  try {
+    if (next === EMPTY) sessionStorage.removeItem(KEPT);
+    else sessionStorage.setItem(KEPT, JSON.stringify(next));
+  } catch {
+    // It is kept until the page is loaded again.
+  }
+  return next;
+}
 
 export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
   const repos = useStore((state) => state.repos);
@@ -75,8 +97,15 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
   const [{ text, goal, written, before }, setDraft] = useState(kept);
   const [busy, setBusy] = useState(false);
   const editor = useRef<HTMLTextAreaElement>(null);
-  const change = (some: Partial<typeof EMPTY>) => setDraft((now) => (kept = { ...now, ...some }));
+  const change = (some: Partial<typeof EMPTY>) => setDraft((now) => keep({ ...now, ...some }));
   const setText = (next: string) => change({ text: next });
+  const isOwn = text.trim() !== "" && !TEMPLATES.some((one) => one.text === text);
+  const begin = (template: string) => change(isOwn ? { text: template, before: text, written: null } : { text: template });
+  const putBack = (
+    <button className="button tiny" onClick={() => change({ text: before, before: "", written: null })}>
+      Put back what was there
+    </button>
+  );
   const read = useMemo(() => readPlan(text), [text]);
   const checked = useChecked(repo, text, read);
   const hidden = useMemo(() => unseen(text), [text]);
@@ -84,7 +113,7 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
     setBusy(true);
     try {
       const made = (await send("submitPlan", { repo }, body)) as Made;
-      kept = EMPTY;
+      keep(EMPTY);
       location.hash = href({ page: "plan", repo, plan: made.plan, tab: "graph" });
     } catch (error) {
       note(sentence(error), "bad");
@@ -117,29 +146,27 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
           setGoal={(next) => change({ goal: next })}
           busy={busy}
           written={(plan) => {
-            setDraft((now) => (kept = { ...now, text: plan.text, written: plan, before: now.text }));
+            setDraft((now) => keep({ ...now, text: plan.text, written: plan, before: now.text }));
             editor.current?.focus();
           }}
           start={(words, agent) => void submit(oneTask(words, agent))}
         />
       )}
       {written && (
-        <Banner
-          tone="ok"
-          actions={
-            <button className="button tiny" onClick={() => change({ text: before, written: null })}>
-              Put back what was there
-            </button>
-          }
-        >
+        <Banner tone="ok" actions={putBack}>
           {author(written)} Read what it would run; nothing has started.
+        </Banner>
+      )}
+      {!written && before !== "" && (
+        <Banner tone="wait" actions={putBack}>
+          The template has taken the place of what you wrote, which is kept.
         </Banner>
       )}
       <div className="row wrap">
         <span className="soft small">Begin with:</span>
         <div className="chips">
           {TEMPLATES.map((one) => (
-            <button key={one.name} className="chip" aria-pressed={text === one.text} onClick={() => setText(one.text)}>
+            <button key={one.name} className="chip" aria-pressed={text === one.text} onClick={() => begin(one.text)}>
               {one.name}
             </button>
           ))}
@@ -185,12 +212,16 @@ function useChecked(repo: string, text: string, read: ReturnType<typeof readPlan
         const valid = (await send("validatePlan", { repo }, read.value)) as { jobs: number };
         return { troubles: [], says: `${count(valid.jobs, "job")}; nothing is wrong with it.` };
       } catch (error) {
-        if (!(error instanceof Refused)) return { troubles: [], says: sentence(error) };
+        if (!(error instanceof Refused)) {
+          if (wanted) timer = setTimeout(look, AGAIN);
+          return { troubles: [], says: sentence(error) };
+        }
         const all = located(error.problem.problems, read);
         return { troubles: all.length > 0 ? all : [{ line: null, path: "", message: sentence(error) }], says: `${count(Math.max(1, all.length), "problem")}` };
       }
     };
-    const timer = setTimeout(() => void check().then((now) => wanted && setFound({ text, ...now })), PAUSE);
+    const look = () => void check().then((now) => wanted && setFound({ text, ...now }));
+    let timer = setTimeout(look, PAUSE);
     return () => {
       wanted = false;
       clearTimeout(timer);
