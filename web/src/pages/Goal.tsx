@@ -83,7 +83,7 @@ export function Goal({ repo, goal, setGoal, busy, written, start }: Given) {
         <button className="button" type="button" disabled={off} onClick={() => start(words, chosen)}>
           Start it as one task
         </button>
-        <span className="soft small grow words">A plan is shown to you first; nothing runs until you start it.</span>
+        <span className="soft small grow words">The agent that writes a plan works on a copy, with your rights, as if you ran it yourself. Nothing of the plan runs until you start it.</span>
       </div>
       {writing && <Progress agent={chosen || "The agent"} writing={writing} cancel={cancel} />}
       {error !== undefined && <Banner tone="bad">{spoken(sentence(error))}</Banner>}
