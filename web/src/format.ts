@@ -86,15 +86,21 @@ export function short(commit: string | null | undefined): string {
   return commit ? commit.slice(0, 9) : "";
 }
 
-// What would move the cursor, turn the direction of writing, or show nothing at all.
-const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+// What would move the cursor, turn the direction of writing, show nothing at all, or look like a blank and be none. A
+// sign that only says how the picture before it is drawn stays.
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u2800\u3164\u115f\u1160\uffa0]|(?! )(?!(?<=\p{Extended_Pictographic})\ufe0f)[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Zs}]/gu;
 
 /** Text of others with what cannot be seen made visible; line breaks and tabs stay. */
 export function visible(text: string): string {
   return text.replace(UNSEEN, (character) => {
-    const code = character.charCodeAt(0);
+    const code = character.codePointAt(0) ?? 0;
     return code < 32 ? String.fromCharCode(0x2400 + code) : code === 127 ? "\u2421" : `<${code.toString(16).toUpperCase().padStart(4, "0")}>`;
   });
+}
+
+/** Where the first character stands that cannot be seen; -1: there is none. */
+export function firstUnseen(text: string): number {
+  return text.search(UNSEEN);
 }
 
 const STYLES = /\u001b\[[0-9;:]*m/g;

@@ -1,5 +1,6 @@
 // A plan as a person writes it, in YAML: what it says, and on which line a problem of the daemon's stands.
 import { LineCounter, isNode, parseDocument } from "yaml";
+import { firstUnseen, visible } from "./format";
 import type { ProblemItem } from "./generated/api";
 
 export interface Trouble {
@@ -36,4 +37,17 @@ export function stepsOf(path: string): (string | number)[] {
 
 export function located(problems: readonly ProblemItem[], read: Read): Trouble[] {
   return problems.map((one) => ({ line: read.lineOf(one.path), path: one.path, message: one.message }));
+}
+
+const LISTED = 5;
+const BEFORE = 60;
+
+/** The lines of a plan that hold more than one can see, made visible there; an editor shows nothing of it. */
+export function unseen(text: string): { lines: { line: number; shown: string }[]; more: number } {
+  const found = text.replaceAll("\r\n", "\n").split("\n").flatMap((one, place) => {
+    const at = firstUnseen(one);
+    const from = Math.max(0, at - BEFORE);
+    return at < 0 ? [] : [{ line: place + 1, shown: `${from > 0 ? "…" : ""}${visible(one.slice(from)).trim().slice(0, 200)}` }];
+  });
+  return { lines: found.slice(0, LISTED), more: Math.max(0, found.length - LISTED) };
 }

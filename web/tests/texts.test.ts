@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { Colours } from "../src/ansi";
 import { bytes, count, duration, elapsed, large, money, safeLink, spoken, visible, visibleName } from "../src/format";
 import { leftOut, marks, parsePatch } from "../src/patch";
-import { located, readPlan, stepsOf } from "../src/planText";
+import { located, readPlan, stepsOf, unseen } from "../src/planText";
 import { href, parseRoute, type Route } from "../src/route";
 
 const spans = (line: string) => new Colours().line(line);
@@ -47,6 +47,23 @@ test("what cannot be seen is made visible", () => {
   expect(visible("tab\tand\nline")).toBe("tab\tand\nline");
   expect(visibleName("two\nlines")).toBe("two␊lines");
   expect(spoken("\u001b[1mbold\u001b[0m")).toBe("bold");
+});
+
+test("nothing that hides itself stays hidden", () => {
+  const hidden = ["\u{e0041}", "\ufe00", "\ufe0e", "\u{e0100}", "\u3164", "\u115f", "\u1160", "\uffa0", "\u034f", "\u17b4", "\u180b", "\u180e", "\u2800", "\u{1d173}", "\u00a0", "\u2003", "\u200b", "\u2028", "\u00ad", "\ufeff", "\ufffb"];
+  for (const one of hidden) {
+    const shown = `a<${one.codePointAt(0)?.toString(16).toUpperCase().padStart(4, "0")}>b`;
+    expect([visible(`a${one}b`), visibleName(`a${one}b`)]).toEqual([shown, shown]);
+  }
+  for (const plain of ["a b", "é", "漢字", "e\u0301", "\u26a0\ufe0f careful", "\u{1f600}", "\u0627\u0644"]) expect(visible(plain)).toBe(plain);
+});
+
+test("the lines of a plan that hide something are named, and how many more there are", () => {
+  const decoys = Array.from({ length: 5 }, (_, number) => `# remark \u00ad${number}`);
+  const found = unseen(["name: x", ...decoys, `work: ${"y".repeat(300)}\u202elive`, "last: \u{e0041}"].join("\n"));
+  expect([found.lines.map((one) => one.line), found.more]).toEqual([[2, 3, 4, 5, 6], 2]);
+  expect(unseen(`work: ${"y".repeat(300)}\u202elive`).lines).toEqual([{ line: 1, shown: `…${"y".repeat(60)}<202E>live` }]);
+  expect(unseen("name: x\r\njobs: []\r\n")).toEqual({ lines: [], more: 0 });
 });
 
 test("only http(s) can be followed", () => {

@@ -6,7 +6,7 @@ import type { Made } from "../generated/api";
 import { count, visible } from "../format";
 import { Banner, Loading } from "../parts/bits";
 import { note } from "../parts/overlay";
-import { located, readPlan, type Trouble } from "../planText";
+import { located, readPlan, unseen, type Trouble } from "../planText";
 import { href } from "../route";
 import { useStore } from "../state";
 import { Goal, author, type Written } from "./Goal";
@@ -181,11 +181,12 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
             </button>
             <span className="soft small grow">{checked.says ?? "Checking …"}</span>
           </div>
-          {hidden.map((one) => (
+          {hidden.lines.map((one) => (
             <Banner key={one.line} tone="wait">
               <b>Line {one.line}</b> holds characters that cannot be seen: {one.shown}
             </Banner>
           ))}
+          {hidden.more > 0 && <Banner tone="wait">and {count(hidden.more, "more line holds", "more lines hold")} characters that cannot be seen</Banner>}
           {checked.troubles.map((one, place) => (
             <Banner key={place} tone="bad">
               {one.line !== null && <b>Line {one.line}: </b>}
@@ -234,13 +235,6 @@ function useChecked(repo: string, text: string, read: ReturnType<typeof readPlan
 export function oneTask(goal: string, agent: string): unknown {
   const work = { instructions: goal, ...(agent ? { agent } : {}) };
   return { name: goal.split("\n")[0]?.slice(0, 80), jobs: [{ id: "task", task: goal.slice(0, 200), work }] };
-}
-
-/** The lines of a plan that hold more than one can see, made visible; an editor shows nothing of it. */
-export function unseen(text: string): { line: number; shown: string }[] {
-  const lines = text.replaceAll("\r\n", "\n").split("\n");
-  const found = lines.flatMap((one, place) => (visible(one) === one ? [] : [{ line: place + 1, shown: visible(one).trim().slice(0, 200) }]));
-  return found.slice(0, 5);
 }
 
 interface Part {
