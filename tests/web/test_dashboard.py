@@ -330,6 +330,15 @@ def test_comments_on_lines_reject_what_waits_for_approval_and_go_back_to_the_age
     tab.page.get_by_title("Comment on this line").first.click()
     tab.page.get_by_role("textbox").fill("Say what was done")
     tab.press("Add comment")
+    tab.press("Side by side")
+    tab.page.get_by_title("Comment on this line").first.click()
+    tab.page.get_by_role("textbox").fill("And why")
+    tab.job(plan, "draft", "log")
+    tab.says("Changes · 2 comments not sent")
+    tab.page.reload()
+    tab.job(plan, "draft", "changes")
+    expect(tab.page.get_by_role("textbox")).to_have_value("And why")
+    tab.press("Leave it")
     tab.picture("review")
 
     tab.press("Reject with these comments")
@@ -339,6 +348,7 @@ def test_comments_on_lines_reject_what_waits_for_approval_and_go_back_to_the_age
     first = found.json["attempts_detail"][0]
     assert first["failure"]["reason"] == "rejected"
     assert "agent.txt:1\n> done\nSay what was done" in first["failure"]["message"]
+    expect(tab.page.get_by_text("not sent")).to_have_count(0)
     tab.go("/inbox")
     tab.press("Reject")
     tab.page.get_by_label("What is wrong with it").fill("Not like this")

@@ -1,5 +1,6 @@
 // The store in React: what a page reads of it, and the clock that running times are shown by.
 import { useEffect, useState, useSyncExternalStore } from "react";
+import { Comments, type Unsent } from "./comments";
 import type { Plan } from "./deltas";
 import { Store, key, lastKnown, type State } from "./store";
 
@@ -10,6 +11,14 @@ Object.defineProperty(globalThis, "orchard", { value: { store } });
 /** A part of the state; the page is drawn anew only where that part is another. */
 export function useStore<T>(pick: (state: State) => T): T {
   return useSyncExternalStore(store.subscribe, () => pick(store.state));
+}
+
+const comments = new Comments(typeof sessionStorage === "undefined" ? null : sessionStorage);
+
+/** The comments on what an attempt of a job changed that were not sent, and how they are changed. */
+export function useComments(repo: string, plan: string, job: string, attempt: number): [Unsent, (change: Partial<Unsent>) => void] {
+  const where = [repo, plan, job, attempt].join("\n");
+  return [useSyncExternalStore(comments.subscribe, () => comments.of(where)), (change) => comments.keep(where, change)];
 }
 
 /** A plan, kept open while the page shows it; `null`: there is none. */

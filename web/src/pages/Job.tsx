@@ -11,7 +11,7 @@ import { LogView } from "../parts/LogView";
 import { JobBadge, StatusIcon, type Tone } from "../parts/status";
 import { JOB_TABS, href, type JobTab } from "../route";
 import { sampled } from "../samples";
-import { useAsked, useNow, usePlan } from "../state";
+import { useAsked, useComments, useNow, usePlan } from "../state";
 import { heldBack, jobWord, unmet } from "../waits";
 import { AttemptsTab } from "./Attempts";
 import { Conflict } from "./Conflict";
@@ -59,6 +59,8 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
   const attempts = value?.attempts_detail ?? [];
   const [picked, setPicked] = useState<{ attempt?: number; phase?: Phase }>({});
   const attempt = attempts.find((one) => one.number === picked.attempt) ?? attempts.at(-1);
+  const [{ comments, draft }] = useComments(repo, id, job.id, job.attempts);
+  const unsent = comments.length + (draft?.said.trim() ? 1 : 0);
   const { summary } = job;
   const files = (summary.added ?? 0) + (summary.modified ?? 0) + (summary.deleted ?? 0);
   return (
@@ -122,6 +124,7 @@ function Shown({ repo, plan, job, details, tab }: { repo: string; plan: Plan; jo
           <a key={one} href={href({ page: "job", repo, plan: id, job: job.id, tab: one })} aria-current={one === tab ? "page" : undefined}>
             {LABELS[one]}
             {one === "attempts" && job.attempts > 1 ? ` ${job.attempts}` : ""}
+            {one === "changes" && unsent > 0 ? ` · ${count(unsent, "comment")} not sent` : ""}
           </a>
         ))}
       </nav>
@@ -274,18 +277,10 @@ function JobLog({ repo, plan, job, attempt, phase, logs }: { repo: string; plan:
   return <LogView key={JSON.stringify(where)} where={where} empty="Nothing was printed yet" />;
 }
 
-interface Comment {
-  file: string;
-  line: number;
-  code: string;
-  said: string;
-}
-
 /** What a job changed; comments on its lines go back to the agent. */
 function JobChanges({ repo, plan, job }: { repo: string; plan: string; job: JobView }) {
   const { value, error } = useAsked(async () => (job.commit || job.waiting ? text("getJobDiff", { repo, plan, job: job.id }) : null), [repo, plan, job.id, job.commit, job.waiting]);
-  const [comments, setComments] = useState<readonly Comment[]>([]);
-  const [draft, setDraft] = useState<Comment | null>(null);
+  const [{ comments, draft }, keep] = useComments(repo, plan, job.id, job.attempts);
   if (error !== undefined) return <Empty title="There is nothing to show">{<p>{sentence(error)}</p>}</Empty>;
   if (value === undefined) return <Loading />;
   if (value === null)
@@ -302,20 +297,20 @@ function JobChanges({ repo, plan, job }: { repo: string; plan: string; job: JobV
     const at = { repo, plan, job: job.id };
     const reviewed = rejects && (await run("rejectJob", at, { reason: letter }, "It was rejected, with your comments."));
     const done = rejects ? reviewed : talks ? await run("sendMessage", at, { message: letter }, "The agent gets your comments.") : await run("retryJob", at, { work: `@agent Address these review comments:\n\n${letter}` }, "It is tried again with your comments.");
-    if (done) setComments([]);
+    if (done) keep({ comments: [] });
   };
   return (
     <div className="stack">
       {comments.length > 0 && (
         <div className="card pad stack">
-          <h2>{count(comments.length, "comment")}</h2>
+          <h2>{count(comments.length, "comment")}, not sent yet</h2>
           {comments.map((one, place) => (
             <div key={place} className="row top">
               <span className="mono small soft">
                 {one.file}:{one.line}
               </span>
               <span className="grow words">{one.said}</span>
-              <button className="button bare tiny" onClick={() => setComments(comments.filter((_, other) => other !== place))}>
+              <button className="button bare tiny" onClick={() => keep({ comments: comments.filter((_, other) => other !== place) })}>
                 Remove
               </button>
             </div>
@@ -336,8 +331,7 @@ function JobChanges({ repo, plan, job }: { repo: string; plan: string; job: JobV
           className="card pad stack"
           onSubmit={(event) => {
             event.preventDefault();
-            if (draft.said.trim()) setComments([...comments, draft]);
-            setDraft(null);
+            keep({ comments: draft.said.trim() ? [...comments, draft] : comments, draft: null });
           }}
         >
           <label className="stack tight">
@@ -347,19 +341,19 @@ function JobChanges({ repo, plan, job }: { repo: string; plan: string; job: JobV
               </span>{" "}
               <code>{visible(draft.code.trim()).slice(0, 120)}</code>
             </span>
-            <textarea className="input" autoFocus rows={3} value={draft.said} placeholder="What should be another way here?" onChange={(event) => setDraft({ ...draft, said: event.target.value })} />
+            <textarea className="input" autoFocus rows={3} value={draft.said} placeholder="What should be another way here?" onChange={(event) => keep({ draft: { ...draft, said: event.target.value } })} />
           </label>
           <div className="row">
             <button className="button main" type="submit">
               Add comment
             </button>
-            <button className="button" type="button" onClick={() => setDraft(null)}>
+            <button className="button" type="button" onClick={() => keep({ draft: null })}>
               Leave it
             </button>
           </div>
         </form>
       )}
-      <Diff patch={value} command={`orchard diff ${job.id} --plan ${plan}`} comment={(file, line, code) => setDraft({ file, line, code, said: "" })} />
+      <Diff patch={value} command={`orchard diff ${job.id} --plan ${plan}`} comment={(file, line, code) => keep({ draft: { file, line, code, said: "" } })} />
     </div>
   );
 }
