@@ -7,7 +7,10 @@ export const HEIGHT = 58;
 const PADDING = 18;
 const LABEL = 30;
 const MANY = 300; // nodes; above this, layers are drawn as plain columns
-export const FOLDED_FROM = 120; // jobs; above this, groups begin folded
+const CROWDED = 800; // edges; above this too: to lay them out well takes seconds
+const DENSE = 4000; // edges, if there are also many for each node: nobody could read them, and the browser would stand still
+const DENSE_EACH = 4;
+const FOLDED_FROM = 120; // jobs; above this, groups begin folded
 
 export interface Placed {
   id: string;
@@ -27,6 +30,8 @@ export interface Edge {
 export interface Drawing {
   nodes: Placed[];
   edges: Edge[];
+  /** How many edges there would be, where they are too many to be drawn. */
+  dense?: number;
 }
 
 export type Job = Pick<JobView, "id" | "needs" | "group">;
@@ -43,6 +48,11 @@ export function pathsOf(group: string | null): string[] {
   if (!group) return [];
   const parts = group.split("/");
   return parts.map((_, place) => parts.slice(0, place + 1).join("/"));
+}
+
+/** Whether a plan is drawn with its groups folded at first. */
+export function beginsFolded(jobs: readonly Job[]): boolean {
+  return jobs.length > FOLDED_FROM || jobs.reduce((sum, job) => sum + job.needs.length, 0) > CROWDED;
 }
 
 /** What stands for a job: itself, or the outermost folded group that it is in. */
@@ -62,7 +72,8 @@ export function draw(jobs: readonly Job[], folded: ReadonlySet<string>, directio
     }
   const nodes = [...new Set(shown.values())];
   const all = [...edges.values()];
-  if (nodes.length > MANY) return { nodes: columns(nodes, all, direction), edges: all };
+  if (all.length > Math.max(DENSE, DENSE_EACH * nodes.length)) return { nodes: [], edges: [], dense: all.length };
+  if (nodes.length > MANY || all.length > CROWDED) return { nodes: columns(nodes, all, direction), edges: all };
   return { nodes: layered(jobs, nodes, all, shown, folded, direction), edges: all };
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { criticalPath, draw, groupsOf, type Job } from "../src/graph";
+import { beginsFolded, criticalPath, draw, groupsOf, type Job } from "../src/graph";
 import { Log } from "../src/log";
 import { lanes } from "../src/timeline";
 import type { LogPage } from "../src/generated/api";
@@ -78,4 +78,11 @@ test("a log that is very long keeps what is looked at, and lets the other end go
   expect(back.start).toBe(0);
   expect(back.end).toBeLessThan(10_000_000);
   expect(back.end % 100).toBe(0);
+});
+
+test("a graph of very many needs is not drawn, unless its groups are folded", () => {
+  const jobs = Array.from({ length: 480 }, (_, place) => job(`g${place % 3}/j${place}`, place < 40 ? [] : Array.from({ length: 40 }, (_, one) => one + (Math.floor(place / 40) - 1) * 40).map((one) => `g${one % 3}/j${one}`), `g${place % 3}`));
+  expect(draw(jobs, new Set(), "LR")).toEqual({ nodes: [], edges: [], dense: 17_600 });
+  expect(beginsFolded(jobs)).toBe(true);
+  expect(draw(jobs, new Set(groupsOf(jobs)), "LR").nodes).toHaveLength(3);
 });

@@ -2,14 +2,16 @@
 import { Background, Controls, Handle, MiniMap, Position, ReactFlow, useReactFlow, useStore, type Edge, type Node, type NodeProps } from "@xyflow/react";
 import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { jobsOf, type Plan } from "../deltas";
-import { FOLDED_FROM, criticalPath, draw, groupsOf, pathsOf } from "../graph";
+import { beginsFolded, criticalPath, draw, groupsOf, pathsOf } from "../graph";
 import type { JobStatus, JobView } from "../generated/api";
 import { count, duration, elapsed, phaseWords, visibleName } from "../format";
+import { Banner } from "../parts/bits";
 import { Icon } from "../parts/icons";
 import { StatusIcon, jobTone, statusTone, type Tone } from "../parts/status";
 import { href } from "../route";
 import { useNow } from "../state";
 import { waitWords } from "../waits";
+import { JobsTab } from "./Jobs";
 
 const COLOURS: Record<Tone, string> = { ok: "var(--ok)", run: "var(--run)", bad: "var(--bad)", wait: "var(--wait)", ask: "var(--ask)", off: "var(--line-strong)" };
 
@@ -34,7 +36,7 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
   const [direction, setDirection] = useState<"LR" | "TB">(innerWidth < 820 ? "TB" : "LR");
   const [critical, setCritical] = useState(false);
   const groups = useMemo(() => groupsOf(jobs), [jobs]);
-  const [folded, setFolded] = useState<ReadonlySet<string>>(() => new Set(jobs.length > FOLDED_FROM ? groups : []));
+  const [folded, setFolded] = useState<ReadonlySet<string>>(() => new Set(beginsFolded(jobs) ? groups : []));
   const now = useNow(jobs.length < MANY && jobs.some((job) => job.status === "running"));
   // Where things are depends on the shape alone; what they show is put in afterwards.
   const shape = jobs.map((job) => `${job.id}<${job.needs.join(",")}|${job.group ?? ""}`).join("\n");
@@ -74,6 +76,15 @@ export default function Graph({ repo, plan }: { repo: string; plan: Plan }) {
   useEffect(() => {
     kept.current = { nodes: new Map(nodes.map((one) => [one.id, one])), edges: new Map(edges.map((one) => [one.id, one])) };
   });
+  if (drawing.dense !== undefined)
+    return (
+      <div className="stack">
+        <Banner tone="wait" actions={groups.length > 0 && folded.size === 0 && <button className="button tiny" onClick={() => setFolded(new Set(groups))}>Fold groups</button>}>
+          The graph is too dense to draw: {count(jobs.length, "job")}, {count(drawing.dense, "need")}. These are its jobs:
+        </Banner>
+        <JobsTab repo={repo} plan={plan} />
+      </div>
+    );
   return (
     <div className="card graph">
       <div className="legend">

@@ -1,7 +1,7 @@
 // A new plan: written by an agent for a goal, or by hand as YAML; checked while it is written, and drawn.
 import { Suspense, lazy, useEffect, useMemo, useRef, useState } from "react";
 import { Refused, send, sentence } from "../api";
-import { draw } from "../graph";
+import { draw, groupsOf, type Drawing } from "../graph";
 import type { Made } from "../generated/api";
 import { count, visible } from "../format";
 import { Banner, Loading } from "../parts/bits";
@@ -121,7 +121,7 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
       setBusy(false);
     }
   };
-  const jobs = useMemo(() => previewed(read.value), [read]);
+  const preview = useMemo(() => previewed(read.value), [read]);
   return (
     <div className="content full">
       <div className="head">
@@ -195,7 +195,7 @@ export function NewPlanPage({ repo: given }: { repo: string | undefined }) {
           ))}
         </div>
         <Suspense fallback={<Loading />}>
-          <Preview drawing={jobs} />
+          <Preview {...preview} />
         </Suspense>
       </div>
     </div>
@@ -246,7 +246,7 @@ interface Part {
 }
 
 /** The graph of what is written so far, as far as it can be read. */
-export function previewed(value: unknown): ReturnType<typeof draw> {
+export function previewed(value: unknown): { drawing: Drawing; jobs: number } {
   const found: { id: string; needs: string[]; group: string | null }[] = [];
   const walk = (part: Part, group: string | null) => {
     for (const job of Array.isArray(part.jobs) ? (part.jobs as Part[]) : [])
@@ -263,5 +263,6 @@ export function previewed(value: unknown): ReturnType<typeof draw> {
   const known = new Map(found.map((job) => [job.id, job.id]));
   for (const job of found) if (!known.has(job.id.split("/").at(-1) ?? "")) known.set(job.id.split("/").at(-1) ?? "", job.id);
   const whole = found.map((job) => ({ ...job, needs: job.needs.flatMap((need) => known.get(job.group ? `${job.group}/${need}` : need) ?? known.get(need) ?? []) }));
-  return draw(whole, new Set(), "LR");
+  const drawing = draw(whole, new Set(), "LR");
+  return { drawing: drawing.dense === undefined ? drawing : draw(whole, new Set(groupsOf(whole)), "LR"), jobs: whole.length };
 }

@@ -1,12 +1,20 @@
 // The graph of a plan that is still being written.
 import { Background, Handle, Position, ReactFlow, type Node, type NodeProps } from "@xyflow/react";
 import type { Drawing } from "../graph";
-import { visibleName } from "../format";
+import { count, visibleName } from "../format";
 import { Empty } from "../parts/bits";
 
 type Label = Node<{ label: string }>;
 
-export default function Preview({ drawing }: { drawing: Drawing }) {
+export default function Preview({ drawing, jobs }: { drawing: Drawing; jobs: number }) {
+  if (drawing.dense !== undefined)
+    return (
+      <Empty title="The graph is too dense to draw">
+        <p>
+          {count(jobs, "job")}, {count(drawing.dense, "need")}
+        </p>
+      </Empty>
+    );
   if (drawing.nodes.length === 0)
     return (
       <Empty title="The graph appears here">
