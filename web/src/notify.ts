@@ -7,10 +7,16 @@ export function notifies(): boolean {
   return localStorage.getItem(KEPT) === "yes" && typeof Notification !== "undefined" && Notification.permission === "granted";
 }
 
-/** Begin or end to notify; whether it does now. */
-export async function toggleNotifies(): Promise<boolean> {
+/** Begin or end to notify; why it cannot, for the person who asked for it, is told. */
+export async function toggleNotifies(tell: (why: string) => void): Promise<boolean> {
   if (notifies()) localStorage.removeItem(KEPT);
-  else if (typeof Notification !== "undefined" && (await Notification.requestPermission()) === "granted") localStorage.setItem(KEPT, "yes");
+  else if (typeof Notification === "undefined") tell("This browser shows no notifications.");
+  else {
+    const answer = await Notification.requestPermission();
+    if (answer === "granted") localStorage.setItem(KEPT, "yes");
+    else if (answer === "denied") tell("The browser does not let this page notify you. Allow notifications for this address in the settings of the browser (the icon left of the address), and press the button again.");
+    else tell("The browser has not been told yet whether this page may notify you. Press the button again, and allow it.");
+  }
   return notifies();
 }
 

@@ -7,6 +7,7 @@ import { notifies, toggleNotifies } from "../notify";
 import { ActionButton, Empty, Failed, Loading } from "../parts/bits";
 import { Diff } from "../parts/Diff";
 import { Icon } from "../parts/icons";
+import { note } from "../parts/overlay";
 import { Badge } from "../parts/status";
 import { href } from "../route";
 import { store, useAsked, useNow, useStore } from "../state";
@@ -28,7 +29,7 @@ export function InboxPage() {
           <h1>Inbox</h1>
           <p className="soft">{waiting.length === 0 ? "Nothing needs you." : `${count(waiting.length, "thing needs", "things need")} you, the oldest first.`}</p>
         </div>
-        <button className="button" aria-pressed={notifying} onClick={() => void toggleNotifies().then(setNotifying)}>
+        <button className="button" aria-pressed={notifying} onClick={() => void toggleNotifies((why) => note(why, "bad")).then(setNotifying)}>
           {notifying ? "Notifies you" : "Notify me"}
         </button>
       </div>
