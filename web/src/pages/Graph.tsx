@@ -10,7 +10,7 @@ import { Icon } from "../parts/icons";
 import { StatusIcon, jobTone, statusTone, type Tone } from "../parts/status";
 import { href } from "../route";
 import { useNow } from "../state";
-import { waitWords } from "../waits";
+import { jobWord, waitWords } from "../waits";
 import { JobsTab } from "./Jobs";
 
 const COLOURS: Record<Tone, string> = { ok: "var(--ok)", run: "var(--run)", bad: "var(--bad)", wait: "var(--wait)", ask: "var(--ask)", off: "var(--line-strong)" };
@@ -156,7 +156,7 @@ function subtitle(job: JobView, plan: Plan, now: number): string {
   if (job.waiting) return "waits for you";
   if (job.status === "running") return [job.agent?.name, job.phase && phaseWords(job.phase), time].filter(Boolean).join(" · ");
   if (job.status === "pending" || job.status === "ready") return waitWords(job, plan);
-  if (job.status === "blocked") return `blocked by ${visibleName(job.needs.find((need) => ["failed", "canceled", "blocked"].includes(plan.jobs.get(need)?.status ?? "")) ?? "what it needs")}`;
+  if (job.status === "blocked") return `blocked by ${jobWord(job.needs.find((need) => ["failed", "canceled", "blocked"].includes(plan.jobs.get(need)?.status ?? "")) ?? "what it needs")}`;
   if (job.status === "failed") return [job.failed_phase ? `failed in ${phaseWords(job.failed_phase)}` : "failed", time].filter(Boolean).join(" · ");
   const { lines_added: added = 0, lines_deleted: deleted = 0 } = job.summary;
   return [job.status === "succeeded" ? "" : job.status, time, added || deleted ? `+${added} −${deleted}` : "", job.healed.length > 0 ? "healed" : "", job.attempts > 1 ? `attempt ${job.attempts}` : ""].filter(Boolean).join(" · ");

@@ -9,6 +9,7 @@ import { Icon } from "../parts/icons";
 import { PlanBadge, ProgressBar, written } from "../parts/status";
 import { TABS, href, type Tab } from "../route";
 import { useNow, usePlan } from "../state";
+import { jobWord } from "../waits";
 import { ChangesTab } from "./Changes";
 import { EventsTab } from "./Events";
 import { JobsTab } from "./Jobs";
@@ -200,7 +201,7 @@ function Banners({ repo, plan }: { repo: string; plan: PlanSummary }) {
       {plan.resolutions?.slice(0, 5).map((one) => (
         <Banner key={`${one.job} ${one.phase} ${one.paths.join()}`} tone="run" icon="branch">
           A conflict in {one.paths.map(visibleName).join(", ")} was resolved by {one.by}
-          {one.job ? ` for ${visibleName(one.job)}` : ""}.
+          {one.job ? ` for ${jobWord(one.job)}` : ""}.
         </Banner>
       ))}
     </>

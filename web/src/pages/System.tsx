@@ -8,6 +8,7 @@ import { Icon } from "../parts/icons";
 import { Badge, type Tone } from "../parts/status";
 import { href } from "../route";
 import { useAsked, useStore } from "../state";
+import { jobWord } from "../waits";
 
 const TONES: Record<Finding["level"], Tone> = { ok: "ok", note: "run", warning: "wait", problem: "bad" };
 
@@ -133,7 +134,7 @@ function Saved({ repo }: { repo: string }) {
                   <td className="small words">
                     {one.plan && one.job ? (
                       <a className="link" href={href({ page: "job", repo, plan: one.plan, job: one.job, tab: "details" })}>
-                        {visibleName(one.job)}
+                        {jobWord(one.job)}
                       </a>
                     ) : null}{" "}
                     <span className="soft">
