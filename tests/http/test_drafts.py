@@ -5,6 +5,9 @@ import json
 import os
 import select
 import socket
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,7 @@ import pytest
 from orchard.agents import registry
 from orchard.agents.protocol import Agent, Called, Noted, Result, Said, Task, Used, Watch
 from orchard.model.usage import Usage
+from orchard.process.families.identity import identify, is_alive
 from orchard.surfaces.http import drafts
 from orchard.testing import Repo, Turn
 from tests.engine.scripted import ScriptedAgents
@@ -331,3 +335,53 @@ def test_the_program_of_an_agent_ends_with_the_client(repo: Repo, tmp_path: Path
             assert answer.status_code == 200
             wait_for(pids.exists)
         wait_for(lambda: not any(psutil.pid_exists(int(pid)) for pid in pids.read_text().split()))
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from orchard.agents.planner import Seat, open_desk
+from orchard.agents.protocol import Watch
+from orchard.git.repository import find_repository
+from orchard.operations.commands.goals import not_remembered
+from orchard.process.program import run_program
+
+class Sleeper:
+    name = "sleeper"
+
+    async def run(self, task, watch):
+        shell = "env -i sleep 600 & a=$!; sleep 600 & echo $$ $a $! > pids.new; mv pids.new pids; wait"
+        await run_program(task.launcher.launch(("sh", "-c", shell), task.folder, task.env, task.log, task.limits))
+
+async def main():
+    watch = Watch(lambda telling: None, not_remembered, asyncio.Event())
+    async with open_desk(find_repository(Path(sys.argv[1])), Seat(Sleeper(), {"PATH": sys.argv[2]}), watch) as desk:
+        await desk.ask("Write a plan")
+
+asyncio.run(main())
+"""
+
+
+def test_what_a_killed_daemon_left_of_a_plan_is_ended_and_removed_by_the_next(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "orchard-plan-of-others").mkdir()
+    argv = [sys.executable, "-c", OWNER, str(repo.path), os.environ["PATH"]]
+    owners = [subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(tmp_path)}) for _ in range(2)]
+    try:
+        wait_for(lambda: len([*tmp_path.glob("orchard-plan-*/project/pids")]) == 2)
+        owners[0].kill()
+        owners[0].wait()
+        asyncio.run(drafts.clear_after_killed())
+        (kept,) = tmp_path.glob("orchard-plan-*/project/pids")
+        found = [identify(int(pid)) for pid in kept.read_text().split()]
+        agents = [one for one in found if one is not None and is_alive(one)]
+        assert len(agents) == 3 and owners[1].poll() is None
+    finally:
+        for owner in owners:
+            owner.kill()
+            owner.wait()
+        asyncio.run(drafts.clear_after_killed())
+    wait_for(lambda: not any(map(is_alive, agents)))
+    assert [one.name for one in tmp_path.glob("orchard-plan-*")] == ["orchard-plan-of-others"]

@@ -4,12 +4,15 @@ A plan that an agent wrote is a proposal: it is parsed, never run from here.
 """
 
 import asyncio
+import fcntl
+import os
 import re
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import ParamSpec
 
 from msgspec import Struct, field
@@ -20,13 +23,15 @@ from orchard.agents.prompts.quote import code, data, plain_text, verbatim
 from orchard.agents.prompts.work import go_on_instructions
 from orchard.agents.protocol import TRANSIENT, Agent, Result, Settings, Task, Watch
 from orchard.errors import InvalidInput, Next, NotFound, OrchardError, Problem
-from orchard.files import read_plain
+from orchard.files import open_plain, read_plain
+from orchard.git.folders import remove_tree
 from orchard.git.repository import Repository
 from orchard.git.worktree.save import restore
 from orchard.model import limits
 from orchard.model.limits import Limits
 from orchard.model.plan import AgentWork, Plan, Work
 from orchard.process.background import to_its_end
+from orchard.process.families.family import end_family_now
 from orchard.process.launcher import Launcher
 
 P = ParamSpec("P")
@@ -234,6 +239,7 @@ class Desk(Struct):
     seat: Seat
     watch: Watch
     place: Path
+    launcher: Launcher = field(default_factory=Launcher)
     session: str | None = None
     heard: list[str] = field(default_factory=list)
 
@@ -278,7 +284,7 @@ class Desk(Struct):
             private=self.place / "private",
             scratch=self.place / "scratch",
             log=self.place / "log",
-            launcher=Launcher(),
+            launcher=self.launcher,
             settings=self.seat.settings,
             session=self.session,
             limits=self.seat.limits,
@@ -291,13 +297,43 @@ class Desk(Struct):
 @asynccontextmanager
 async def open_desk(repo: Repository, seat: Seat, watch: Watch) -> AsyncIterator[Desk]:
     """A desk with a copy of what is committed; it is gone afterwards, with all that the agent left there."""
-    made = TemporaryDirectory(prefix="orchard-plan-", ignore_cleanup_errors=True)
+    made = TemporaryDirectory(prefix=_DESK, ignore_cleanup_errors=True)
     try:
         desk = Desk(seat, watch, Path(made.name).resolve())
-        await _in_thread(_lay, repo, desk)
-        yield desk
+        with _owned(desk):
+            await _in_thread(_lay, repo, desk)
+            yield desk
     finally:
         await _in_thread(made.cleanup)
+
+
+_DESK, _OWNER = "orchard-plan-", "owner"
+_TOKEN = 32
+"""Characters of a launcher's token."""
+
+
+@contextmanager
+def _owned(desk: Desk) -> Iterator[None]:
+    """Hold the lock of a desk: it is free as soon as we have ended, in whatever way."""
+    with (desk.place / _OWNER).open("xb", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(desk.launcher.token.encode())
+        yield
+
+
+def clear_desks() -> None:
+    """End the agents whose owners were killed while they wrote plans, and remove their desks."""
+    for place in Path(gettempdir()).glob(f"{_DESK}*"):
+        with suppress(OSError):  # another user's, gone by now, or locked: its owner lives
+            found = place.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                continue
+            with open_plain(place / _OWNER) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                token = file.read(_TOKEN + 1).decode(errors="replace")
+                if len(token) == _TOKEN and token.isalnum():
+                    end_family_now(token, None, place / "log")
+                    remove_tree(place)
 
 
 def _lay(repo: Repository, desk: Desk) -> None:

@@ -105,6 +105,20 @@ class Place:
             work.cancel()
 
 
+async def clear_after_killed() -> None:
+    """End the agents of daemons that were killed, and remove what they left."""
+
+    def clear() -> None:
+        from orchard.agents.planner import clear_desks  # with all that asks agents
+
+        clear_desks()
+
+    try:
+        await asyncio.to_thread(clear)
+    except Exception:
+        _log.exception("What the agents of a killed daemon left could not be removed")
+
+
 async def _last(work: "asyncio.Task[Draft]", id: str) -> bytes:
     """What came of it, as the last event."""
     try:

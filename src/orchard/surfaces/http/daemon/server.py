@@ -39,6 +39,7 @@ from orchard.surfaces.http.daemon.shutdown import Haste, OnStop, Stopping
 from orchard.surfaces.http.daemon.tokens import Tokens, make_folder
 from orchard.surfaces.http.daemon.wire import Server, listen_at, make_server
 from orchard.surfaces.http.dashboard import Page, pages
+from orchard.surfaces.http.drafts import clear_after_killed
 from orchard.surfaces.http.metrics import MISSING, MISSING_HINT, metrics_text
 from orchard.surfaces.http.problems import problem
 
@@ -93,8 +94,9 @@ class Daemon:
                     await self._settled()
                     with self._found(self._address(port, tokens)) as address:
                         ready(address)
-                        for kept in self.kept:
-                            await kept.ended.wait()
+                        async with beside(clear_after_killed()):
+                            for kept in self.kept:
+                                await kept.ended.wait()
 
     async def _settled(self) -> None:
         """Wait until every repository has its engine; not for long, because reading needs none."""
