@@ -7,8 +7,9 @@ import pytest
 
 from orchard.engine.server.session import Session
 from orchard.errors import NeedsPerson, UsageError
-from orchard.model.events.plans import BudgetWarned, JobStarted, Landed, LandingIntended, WorkSaved
+from orchard.model.events.plans import BudgetWarned, JobStarted, Landed, LandingIntended, WorkSaved, WorktreeTaken
 from orchard.model.plan import PlanId
+from orchard.surfaces.next_steps import in_commands
 from tests.engine.conftest import Orchard, job, statuses, until
 
 pytestmark = pytest.mark.anyio
@@ -205,6 +206,37 @@ async def test_a_job_that_asks_for_approval_waits_and_then_goes_on_where_it_was(
     assert done["plan"]["status"] == "succeeded"
     assert job(done, "a")["attempts"] == 1
     assert (tmp_path / "runs").read_text() == "x\n"
+
+
+async def test_an_edit_made_while_a_job_waits_for_approval_is_not_left_out_of_what_is_approved(
+    orchard: Orchard,
+) -> None:
+    await orchard.run("name: Look first\njobs: [{id: a, approve: true, work: echo a > a.txt, postchecks: touch log}]")
+    (taken,) = orchard.events(WorktreeTaken)
+    (Path(taken.path) / "a.txt").write_text("edited\n")
+
+    with pytest.raises(UsageError, match="edited the worktree of job 'a'") as refused:
+        await orchard.ask("approve_job", job="a")
+
+    assert "--from commit --keep" in in_commands(refused.value.hint or "")
+    await orchard.ask("force_fail_job", job="a", reason="edited")
+    await orchard.ask("retry_plan", jobs=["a"], from_phase="commit", keep=True)
+    done = await orchard.ask("approve_job", job="a")
+    assert done["plan"]["status"] == "succeeded"
+    assert orchard.repo.files("work")["a.txt"] == "edited\n"
+
+
+async def test_a_check_that_changes_what_the_work_made_is_warned_of(orchard: Orchard) -> None:
+    done = await orchard.run("""
+        name: Mended by checks
+        jobs:
+          - {id: a, work: echo bad > a.txt, postchecks: ["sed -i s/bad/good/ a.txt", "grep good a.txt"]}
+          - {id: b, work: echo b > b.txt, postchecks: "echo all > report.txt"}
+    """)
+
+    assert done["plan"]["status"] == "succeeded"
+    (warning,) = done["plan"]["warnings"]
+    assert "The checks of job 'a' changed a.txt" in str(warning)
 
 
 async def test_land_ask_waits_with_a_validated_result_and_lands_when_told(orchard: Orchard) -> None:

@@ -12,7 +12,7 @@ from orchard.config.trust import trust
 from orchard.engine.server import start as opening
 from orchard.engine.turns import turn as turns
 from orchard.errors import InvalidInput, UsageError
-from orchard.model.events.plans import AgentNoted, AgentStarted
+from orchard.model.events.plans import AgentNoted, AgentStarted, JobStarted
 from orchard.model.usage import Usage
 from tests.engine.conftest import Orchard, job, statuses, until
 from tests.engine.scripted import ScriptedAgents, ends, sleeps, writes
@@ -174,8 +174,11 @@ async def test_work_of_no_agent_that_is_rejected_has_failed_and_only_what_waits_
 
     assert (status["plan"]["status"], job(status, "a")["reason"]) == ("failed", "rejected")
     assert "rejected them: No." in job(status, "a")["error"]
+    assert "--work COMMAND" in job(status, "a")["hint"] and "--from work" in job(status, "a")["hint"]
     with pytest.raises(UsageError, match="does not wait for approval"):
         await orchard.ask("reject_job", job="a", reason="No.")
+    await orchard.ask("retry_plan", jobs=["a"])
+    assert orchard.events(JobStarted)[-1].first_phase == "work"
 
 
 async def test_a_fresh_session_is_told_everything_again(orchard: Orchard, agents: ScriptedAgents) -> None:

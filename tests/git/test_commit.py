@@ -518,7 +518,7 @@ def test_what_checks_changed_is_listed_for_people(
     assert worktree_changes(repository, worktree) == Changes(0)
     job.write({"a": "edited\n", "new\nline": "x", "x.o": "ignored"})
 
-    assert worktree_changes(repository, worktree) == Changes(2, ("a", "new\\nline"))
+    assert worktree_changes(repository, worktree) == Changes(2, ("a", "new\\nline"), ("a",))
     job.write({f"many/{number}": "" for number in range(1200)})
     changes = worktree_changes(repository, worktree)
     assert changes.total == 1202 and len(changes.paths) == 1000

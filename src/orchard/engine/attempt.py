@@ -66,7 +66,8 @@ def _end(context: Context, outcome: Outcome) -> None:
     if isinstance(outcome, Failed):
         _record_failure(context, outcome)
     elif isinstance(outcome, Held):
-        engine.record(plan, JobHeld(job, number, outcome.kind, engine.world.say(outcome.reason), outcome.resume_from))
+        reason = engine.world.say(outcome.reason)
+        engine.record(plan, JobHeld(job, number, outcome.kind, reason, outcome.resume_from, left=outcome.left))
         engine.idling.watch(context.run, job)
         engine.activity.watch_idle(context.run, job)
     else:

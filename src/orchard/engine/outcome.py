@@ -43,6 +43,8 @@ class Held(Struct, frozen=True):
     kind: str
     reason: Hint
     resume_from: Phase
+    left: str = ""
+    """What the worktree looked like when it began to wait for an approval."""
 
 
 Outcome = Passed | Skipped | Failed | Held

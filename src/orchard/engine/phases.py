@@ -4,7 +4,7 @@ A phase stands between its two events. What fails is healed, where the plan allo
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -276,11 +276,10 @@ def _proof_is_missing(job: Job, changed: bool, proven: bool, wrong: str | None) 
 
 async def _unexpected(context: Context, commit_: str) -> Failed:
     changed = await context.world.in_thread(files, context.world.repo, context.base, commit_)
-    listed = ", ".join(one.shown for one in changed[:LISTED_PATHS])
-    more = f" and {len(changed) - LISTED_PATHS} more" if len(changed) > LISTED_PATHS else ""
+    listed = _listed([one.shown for one in changed], len(changed))
     return Failed(
         "unexpected-changes",
-        f"The job must not change files, but it changed {listed}{more}.",
+        f"The job must not change files, but it changed {listed}.",
         hint="Remove 'changes: forbidden' if the change is wanted; it is kept below refs/orchard/keep.",
         resume_from=Phase.WORK,
     )
@@ -318,17 +317,26 @@ async def postchecks(context: Context) -> Outcome:
         outcome = Passed()
     if context.job.approve and context.approved != "approval":
         reason = f"Job '{context.job_id}' waits for you to approve its changes."
-        return Held("approval", reason, Phase.MERGE_RI)
+        return Held("approval", reason, Phase.MERGE_RI, await folder_state(context))
     return outcome
 
 
 async def note_changes(context: Context) -> None:
-    """Report what a check changed; it is not part of the result."""
-    changes = await context.workspace.changes()
+    """Report what a check changed; it is not part of the result. Files that the result has are worth a warning."""
+    changes = await context.workspace.changes(context.droppings)
     if changes.total:
-        listed = ", ".join(changes.paths[:LISTED_PATHS])
-        more = f" and {changes.total - LISTED_PATHS} more" if changes.total > LISTED_PATHS else ""
-        context.notes.append(f"the checks changed {listed}{more}; that is not kept in the result")
+        context.notes.append(
+            f"the checks changed {_listed(changes.paths, changes.total)}; that is not kept in the result"
+        )
+    if changes.tracked:
+        whose = "of the whole plan" if context.job_id == VALIDATION else f"of job '{context.job_id}'"
+        said = f"The checks {whose} changed {_listed(changes.tracked, len(changes.tracked))}"
+        told = f"{said}: they passed with that, but the result is without it. Let the work make that change."
+        context.engine.warn(context.run.id, told, context.job_id)
+
+
+def _listed(names: Sequence[str], total: int) -> str:
+    return ", ".join(names[:LISTED_PATHS]) + (f" and {total - LISTED_PATHS} more" if total > LISTED_PATHS else "")
 
 
 async def merge_ri(context: Context) -> Outcome:

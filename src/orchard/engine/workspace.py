@@ -232,9 +232,10 @@ class Workspace:
             # An agent's turn may have started programs before the last one that it told of.
             await in_thread(end_family_now, token, None, log)
 
-    async def changes(self) -> Changes:
+    async def changes(self, droppings: Callable[[str], bool]) -> Changes:
+        """What differs there from the last commit, without new files that `droppings` names."""
         async with self.enclosure.settled():
-            return await self._world.in_thread(worktree_changes, self._world.repo, self._open)
+            return await self._world.in_thread(worktree_changes, self._world.repo, self._open, droppings)
 
     async def state(self, droppings: Callable[[str], bool]) -> str:
         """A fingerprint of what lies there, without new files that `droppings` names."""

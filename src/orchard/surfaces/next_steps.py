@@ -46,7 +46,7 @@ COMMANDS = {
     "resume_plan": "resume [plan]",
     "resume_worker": "resume [worker]",
     "reject_job": "reject [job] WHY [--plan plan]",
-    "retry_job": "retry [job] [--plan plan] [--from from_phase]",
+    "retry_job": "retry [job] [--plan plan] [--from from_phase] [--keep] [--work work]",
     "retry_plan": "retry [--plan plan]",
     "send_message": "send [job] [message] [--plan plan]",
     "serve": "serve",

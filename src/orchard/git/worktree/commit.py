@@ -112,6 +112,8 @@ class Changes(Struct, frozen=True):
     total: int
     paths: tuple[str, ...] = field(default=())
     """At most LISTED_PATHS of them, escaped for people."""
+    tracked: tuple[str, ...] = field(default=())
+    """Those that the commit has."""
 
 
 def commit_work(
@@ -264,10 +266,15 @@ def _unfinished(git_dir: Path, contents: Contents) -> Refused | None:
     return Refused(f"The job ended {what}{listed}, so its work is not whole.", hint, names, unfinished=True)
 
 
-def worktree_changes(repo: Repository, worktree: Worktree) -> Changes:
+def worktree_changes(
+    repo: Repository, worktree: Worktree, droppings: Callable[[str], bool] = lambda _: False
+) -> Changes:
     contents = look(repo.worktree_git(worktree.name, worktree.path), worktree.path)
-    names = sorted({*contents.changed, *contents.staged, *contents.untracked})
-    return Changes(len(names), tuple(display(name) for name in names[:LISTED_PATHS]))
+    new = (name for name in contents.untracked if not droppings(os.fsdecode(name)))
+    tracked = {*contents.changed, *contents.staged}
+    names = sorted({*tracked, *new})
+    shown = tuple(display(name) for name in names[:LISTED_PATHS])
+    return Changes(len(names), shown, tuple(display(name) for name in sorted(tracked)[:LISTED_PATHS]))
 
 
 class _Work(Struct, frozen=True):

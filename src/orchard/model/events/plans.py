@@ -325,6 +325,7 @@ class JobHeld(JobEvent, frozen=True):
     resume_from: Phase
     found: bool = False
     since: float = 0.0
+    left: str = ""
 
 
 class JobContinued(JobEvent, frozen=True):
@@ -459,6 +460,7 @@ class Recorded(Struct, frozen=True):
 
 
 _KINDS: tuple[type[Event], ...] = (Event, PlanEvent, BranchMove, JobEvent, JobFact, AttemptFact, PhaseFact)
+_ENCODER = msgspec.json.Encoder()
 
 
 @cache
@@ -466,9 +468,6 @@ def event_types() -> Mapping[str, type[Event]]:
     """Every event by the name it has in the journal."""
     found = {name: cls for name, cls in globals().items() if isinstance(cls, type) and issubclass(cls, Event)}
     return {name: cls for name, cls in found.items() if cls not in _KINDS}
-
-
-_ENCODER = msgspec.json.Encoder()
 
 
 def encode(event: Event) -> tuple[str, str]:

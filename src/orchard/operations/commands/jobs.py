@@ -5,9 +5,10 @@ from typing import Annotated
 from orchard.core.run import Run
 from orchard.core.states import ACTIVE, JobState
 from orchard.core.views.groups import jobs_of_group
+from orchard.engine.context import state_left
 from orchard.engine.engine import Stop
 from orchard.engine.turns.idle import WORKER
-from orchard.errors import Next, UsageError
+from orchard.errors import Next, UsageError, plain_hint
 from orchard.model.events.plans import HoldReleased, JobCanceled, JobFailed, JobRetried, Json
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, AgentWork, JobId
@@ -170,6 +171,26 @@ force_fail_job = Command(
 # ---------------------------------------------------------------------------------------------- approving
 
 
+async def _prepare_approval(scene: Scene, run: Run, args: OfJob) -> None:
+    """Refuse to let go on without an edit of a person's what they are about to approve."""
+    job = job_of(run, args.job)
+    hold = run.records[job].hold
+    if hold is None or not hold.left or await state_left(scene.engine, run, job) in (hold.left, ""):
+        return
+    taken = run.records[job].worktree
+    where = f" in {taken.path}" if taken is not None else ""
+    raise UsageError(
+        f"Somebody edited the worktree of job '{job}'{where} while it waited, and what you approve lacks that edit.",
+        hint=(
+            "To take the edit in: '",
+            Next("force_fail_job", run.id, job),
+            "', then '",
+            Next("retry_job", run.id, job, {"from_phase": str(Phase.COMMIT), "keep": True}),
+            "'. To approve without it, undo it there.",
+        ),
+    )
+
+
 def _decide_approval(run: Run, args: OfJob, _: object, scene: Scene) -> Decision:
     job = job_of(run, args.job)
     _refuse_approval(run, job)
@@ -200,6 +221,7 @@ approve_job = Command(
     next=("wait_plan",),
     whole_names=True,
     refuses=_refuse_approval,
+    prepare=_prepare_approval,
     decide=_decide_approval,
     adds_work=True,
 )
@@ -216,8 +238,12 @@ def _decide_rejection(run: Run, args: RejectJob, _: object, scene: Scene) -> Dec
         raise UsageError("A rejection needs a reason, which the agent is told.")
     record = run.records[job]
     said = f"A person looked at the changes and rejected them: {args.reason.strip()}"
-    hint = Next("retry_job", run.id, job)
-    failed = JobFailed(job, record.number, Phase.POSTCHECKS, "rejected", said, hint=scene.engine.world.say(hint))
+    other = Next("retry_job", run.id, job, {"work": "COMMAND"})
+    hint = ("With other work: ", other, "; with the same: ", Next("retry_job", run.id, job, {"from_phase": "work"}))
+    failed = JobFailed(
+        job, record.number, Phase.POSTCHECKS, "rejected", said, hint=scene.engine.world.say(hint),
+        resume_from=Phase.WORK, left=record.hold.left if record.hold is not None else "", advice=plain_hint(hint),
+    )  # fmt: skip
     again = [JobRetried(job, Phase.WORK)] if isinstance(run.job(job).work, AgentWork) else []
     return Decision([failed, *again], {"job": job, "again": bool(again)}, listed=True)
 
