@@ -142,7 +142,7 @@ const KINDS: Record<string, string> = { "120000": "link", "160000": "submodule" 
 /** What a file is, or became, beyond its text. */
 export function marks(file: FileChange): string[] {
   const { old: was, new: is } = file.modes;
-  const found: string[] = [];
+  const found: string[] = file.binary ? ["not text"] : [];
   const kind = KINDS[is ?? ""] ?? KINDS[was ?? ""];
   if (kind) found.push(kind);
   if (is === "100755" && was !== is) found.push("executable");

@@ -125,7 +125,7 @@ test("a patch that ends in the middle is not taken for a whole one", () => {
 test("a file's kind and mode are told, and a name with blanks is whole", () => {
   const head = (name: string, ...lines: string[]) => [`diff --git a/${name} b/${name}`, ...lines];
   const { files } = parsePatch(
-    [...head("run.sh", "old mode 100644", "new mode 100755"), ...head("x b/y", "old mode 100755", "new mode 100644"), ...head("l", "new file mode 120000"), ...head("s", "index 1..2 160000"), ...head("tool", "new file mode 100755"), ...head("t", "index 1..2 100755")].join("\n"),
+    [...head("run.sh", "old mode 100644", "new mode 100755"), ...head("x b/y", "old mode 100755", "new mode 100644"), ...head("l", "new file mode 120000"), ...head("s", "index 1..2 160000"), ...head("tool", "new file mode 100755"), ...head("t", "index 1..2 100755"), ...head("nul.py", "new file mode 100755", "Binary files /dev/null and b/nul.py differ")].join("\n"),
   );
   expect(files.map((one) => [one.path, marks(one)])).toEqual([
     ["run.sh", ["executable"]],
@@ -134,6 +134,7 @@ test("a file's kind and mode are told, and a name with blanks is whole", () => {
     ["s", ["submodule"]],
     ["tool", ["executable"]],
     ["t", []],
+    ["nul.py", ["not text", "executable"]],
   ]);
 });
 

@@ -96,7 +96,7 @@ function FileDiff({ file, split, folded: begins, comment }: { file: FileChange; 
           <Lines file={file} />
         </span>
       </button>
-      {!folded && (file.binary ? <p className="pad soft">It is not text.</p> : file.hunks.length === 0 ? <p className="pad soft">{file.cut ? "Nothing of it is shown." : "No line of it has changed."}</p> : split ? <Split file={file} comment={comment} /> : <Unified file={file} comment={comment} />)}
+      {!folded && (file.binary ? <p className="pad soft">Git does not take it for text, so its lines are not shown. A single NUL character in a file is enough for that.</p> : file.hunks.length === 0 ? <p className="pad soft">{file.cut ? "Nothing of it is shown." : "No line of it has changed."}</p> : split ? <Split file={file} comment={comment} /> : <Unified file={file} comment={comment} />)}
     </section>
   );
 }
