@@ -43,8 +43,7 @@ def main() -> int:
     """Do what the command line asks; the exit code says how it went."""
     open_streams()
     if sys.argv[1:] == ["--version"]:
-        sys.stdout.write(f"orchard {__version__}\n")
-        return 0
+        return tell_version()
     if not HOLD_SECRETS.isdisjoint(sys.argv[1:]):
         from orchard.process.privacy import hide_memory
 
@@ -57,6 +56,18 @@ def main() -> int:
     from orchard.surfaces.cli.start import run_command_line  # brings click: 40 ms and more
 
     return run_command_line(sys.argv[1:])
+
+
+def tell_version() -> int:
+    try:
+        sys.stdout.write(f"orchard {__version__}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        sys.stderr.write(f"error: The output cannot be written: {error.strerror}.\n")
+        return 1
+    return 0
 
 
 def stays_with_work(words: list[str]) -> bool:

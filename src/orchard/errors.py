@@ -9,6 +9,7 @@ conflict, a failed check) is a value, not an error. Anything else is a bug: it k
 and ends in exit code 70.
 """
 
+import errno
 import os
 from collections.abc import Callable
 from typing import Any
@@ -97,7 +98,12 @@ class NeedsPerson(OrchardError):
 
 
 def no_locks(path: os.PathLike[str], error: OSError) -> OrchardError:
-    """The error of a file system on which files cannot be locked."""
+    """The error of a file that cannot be locked: it cannot be written, or its file system has no locks."""
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return OrchardError(
+            f"{os.fspath(path)} cannot be written: {error.strerror}.",
+            hint="Orchard keeps its notes in the repository: let your user write there, or use a clone that you can.",
+        )
     return OrchardError(
         f"{os.fspath(path)} cannot be locked ({error.strerror or error}); two engines could then work at once.",
         hint="Put the repository on a file system that supports locks (flock), such as a local disk.",

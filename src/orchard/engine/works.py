@@ -20,6 +20,7 @@ from orchard.patterns import later
 from orchard.store.logs import tail
 from orchard.text import escaped
 
+NOT_COPIED = "links that lead out of the checkout, pipes and sockets, repositories, and what is mounted there"
 SETTINGS_CHANGED = "what plan or settings say about setting it up has changed: the worktree is set up again"
 _NOT_THERE = later("no such file|not found|cannot find|could not find|no module|does not exist|missing", re.IGNORECASE)
 _NO_SUBMODULES = (
@@ -66,7 +67,7 @@ def _told(context: Context, filled: Filled) -> Iterator[str]:
     yield from (f"did not copy {name}: {why}" for name, why in copies.skipped)
     yield from (f"did not link {name}: {why}" for name, why in linked.skipped)
     told = [f"'{name}' of 'worktree.copy' is not copied into worktrees: {why}." for name, why in copies.skipped]
-    told += [f"Copies of '{name}' lack what leads out of the checkout: {what}." for name, what in copies.partly]
+    told += [f"Copies of '{name}' lack what is not copied: {what} ({NOT_COPIED})." for name, what in copies.partly]
     told += [f"'{name}' of 'worktree.link' is not linked into worktrees: {why}." for name, why in linked.skipped]
     for warning in told:
         context.engine.warn(context.run.id, warning)

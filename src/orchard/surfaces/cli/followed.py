@@ -22,7 +22,7 @@ from orchard.core.views.plans import plan_view
 from orchard.engine.server.server import EngineGone
 from orchard.engine.server.session import Session
 from orchard.engine.turns.idle import WORKER
-from orchard.errors import EXIT_CANCELED, EXIT_WAITING, OrchardError
+from orchard.errors import EXIT_CANCELED, EXIT_FAILED, EXIT_WAITING, OrchardError
 from orchard.model.events.plans import Json
 from orchard.model.plan import PlanId
 from orchard.process import stand_in
@@ -281,11 +281,14 @@ def _keys(pressed: "asyncio.Queue[int]") -> Iterator[None]:
 def finish(terminal: Terminal, app: App, followed: Followed) -> int:
     """Say how it ended and return the exit code that says the same."""
     document = plan_view(followed.run, in_commands)
+    code = EXIT_CANCELED if followed.detached else exit_code(document.plan.status)
     if terminal.json:
         try:
             terminal.row({"type": "result", "plan": document.plan, "jobs": document.jobs})
-        except (BrokenPipeError, Unwritable):
+        except BrokenPipeError:
             drop(sys.stdout)  # nobody reads any more, but the exit code is still heard
+        except Unwritable as error:
+            terminal.unwritten = str(error.__cause__)
     elif terminal.quiet:
         terminal.show(text.raw(followed.run.id))
         if not followed.detached and document.plan.status != "succeeded":
@@ -295,7 +298,10 @@ def finish(terminal: Terminal, app: App, followed: Followed) -> int:
         terminal.say(*summary_lines(app, followed.run, document))
     if not followed.detached and rings(app.settings.config.notify, document.plan.status):
         terminal.ring()
-    return EXIT_CANCELED if followed.detached else exit_code(document.plan.status)
+    if terminal.unwritten:
+        terminal.tell([("error: ", "bad"), (f"The output cannot be written: {terminal.unwritten}.", "")])
+        return code or EXIT_FAILED
+    return code
 
 
 def exit_code(status: str) -> int:

@@ -31,6 +31,8 @@ class Terminal(Struct):
     quiet: bool = False
     no_color: bool = False
     no_pager: bool = False
+    unwritten: str = ""
+    """Why something of the answer could not be written while the work went on."""
 
     # ----------------------------------------------------------------------------------- printing
 

@@ -120,9 +120,11 @@ class Printed:
         try:
             sys.stdout.write("".join(rows))
             sys.stdout.flush()
-        except OSError:
+        except OSError as error:
             # `orchard run plan.yaml | head` must not stop the work: nobody reads, the plan goes on.
             drop(sys.stdout)
+            if not isinstance(error, BrokenPipeError):
+                self.terminal.unwritten = str(error.strerror)
 
     def say(self, line: Line) -> None:
         self.terminal.note(line)

@@ -74,7 +74,8 @@ def prune(terminal: Terminal, older_than: float | None, worktrees: bool, dry_run
     old = [plan for plan in app.plans(deleted=True) if _is_old(plan, now - older_than)]
     taken = _worktree_sizes(app, old)
     rows: list[list[Piece]] = [
-        [(safe(plan.id), "strong"), text.status_piece(plan.status), (text.when(plan.ended_at, now), "dim"),
+        [(safe(plan.id), "strong"), text.status_piece("undone" if plan.undone else plan.status),
+         (text.when(plan.ended_at, now), "dim"),
          (text.bytes_text(taken[plan.id]) if plan.id in taken else "", "dim"), (safe(plan.name, 60), "")]
         for plan in old
     ]  # fmt: skip

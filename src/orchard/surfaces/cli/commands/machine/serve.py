@@ -17,6 +17,7 @@ import click
 from orchard.app import App, open_app
 from orchard.config.trust import not_agreed
 from orchard.config.user_dirs import make_state_dir, user_dirs
+from orchard.engine.server.address import read_address
 from orchard.engine.server.server import decode_error, encode_error
 from orchard.errors import NeedsPerson, NotFound, OrchardError, UsageError
 from orchard.process.detached import start_detached
@@ -117,6 +118,10 @@ def stop(terminal: Terminal, now: bool, every: bool) -> int:
         _stop(terminal, address, now=now)
     done = [{"pid": address.pid, "repositories": address.repositories} for address in found]
     said = [f"Stopped: {_names(address.repositories)}" for address in found] or ["No daemon runs here."]
+    if not found and not every and read_address(open_app(terminal.repo, in_commands).repo.state) is not None:
+        said.append(
+            "An engine works on plans here, without a daemon: 'orchard pause' or 'orchard cancel' stops a plan."
+        )
     terminal.answer({"stopped": done}, *(text.done(line) for line in said))
     return 0
 

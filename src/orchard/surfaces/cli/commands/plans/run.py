@@ -123,13 +123,17 @@ def jobs_meant(plan: Plan, names: Iterable[str]) -> list[JobId]:
     """The jobs that words name: by full id, by an id that is unique, or all of a group."""
     jobs = [job for job in plan.jobs.values() if job.id != VALIDATION]
     found: list[JobId] = []
-    for name in names:
+    for name in (one.rstrip("/") or one for one in names):
         exact = [job.id for job in jobs if job.id == name]
         group = [job.id for job in jobs if job.group == name or (job.group or "").startswith(f"{name}/")]
         own = [job.id for job in jobs if job.id.rpartition("/")[2] == name]
         meant = exact or group or own
         if not meant or (meant is own and len(own) > 1):
-            which = f"could be any of {', '.join(own)}" if own else f"is no job{did_you_mean(name, plan.jobs) or ''}"
+            which = (
+                f"could be any of {', '.join(own)}"
+                if own
+                else f"is no job{did_you_mean(name, [job.id for job in jobs]) or ''}"
+            )
             raise UsageError(f"--only: '{safe(name)}' {which}", "The jobs: " + ", ".join(job.id for job in jobs[:20]))
         found += meant
     return found
