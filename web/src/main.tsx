@@ -2,12 +2,11 @@
 import { createRoot } from "react-dom/client";
 import { App } from "./App";
 import { enter } from "./api";
+import { whenAway } from "./away";
 import { notifies, notify } from "./notify";
 import { store } from "./state";
 import "@xyflow/react/dist/base.css";
 import "./style.css";
-
-const HIDDEN_FOR = 20_000;
 
 const root = document.getElementById("page");
 if (root) createRoot(root).render(<App />);
@@ -35,19 +34,11 @@ store.subscribe(() => {
   waiting = now;
 });
 
-// A page that is not looked at holds no connection: a browser has six to one host, for all of its tabs.
-let leaving: ReturnType<typeof setTimeout> | undefined;
-let away = false;
-document.addEventListener("visibilitychange", () => {
-  clearTimeout(leaving);
-  if (document.hidden) {
-    leaving = setTimeout(() => {
-      if (notifies()) return;
-      away = true;
-      store.stop();
-    }, HIDDEN_FOR);
-  } else if (away) {
-    away = false;
-    store.start();
-  }
-});
+whenAway(
+  () => {
+    if (notifies()) return false;
+    store.stop();
+    return true;
+  },
+  () => store.start(),
+);

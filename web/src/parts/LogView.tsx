@@ -2,6 +2,7 @@
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Colours, type Span } from "../ansi";
 import { ask, follow } from "../api";
+import { whenAway } from "../away";
 import type { LogPage, Phase } from "../generated/api";
 import { bytes } from "../format";
 import { Log } from "../log";
@@ -202,11 +203,13 @@ function shortened(line: string): string {
 function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null) => Log | null)) => void): (from: number | null, all?: boolean) => Promise<void> {
   const { repo, plan, job, attempt, phase } = where;
   const ending = useRef(new AbortController());
+  const live = useRef(false);
   const load = useCallback(
     async (from: number | null, all = false) => {
       ending.current.abort();
       const end = new AbortController();
       ending.current = end;
+      live.current = false;
       const at = { repo, plan, job, ...(attempt ? { attempt } : {}), ...(phase ? { phase } : {}) };
       try {
         const look = await ask("getLogs", { ...at, offset: 0, limit: 1024 });
@@ -221,6 +224,7 @@ function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null
         }
         if (all) setLog(log);
         if (log.ended || (from !== null && !all) || !look.phase) return;
+        live.current = true;
         await follow("getLogs", { ...fixed, offset: log.end, follow: true }, (frames) => {
           for (const frame of frames) {
             if (frame.event === "log") setLog((now) => (now ?? log).append(JSON.parse(frame.data) as LogPage));
@@ -229,6 +233,8 @@ function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null
         }, end.signal);
       } catch (error) {
         if (!end.signal.aborted && !(error instanceof DOMException)) setTimeout(() => !end.signal.aborted && void load(from, all), 1500);
+      } finally {
+        if (ending.current === end) live.current = false;
       }
     },
     [repo, plan, job, attempt, phase, setLog],
@@ -236,7 +242,17 @@ function useLoaded(where: Where, setLog: (change: Log | null | ((now: Log | null
   useEffect(() => {
     setLog(null);
     void load(null);
-    return () => ending.current.abort();
+    const stay = whenAway(
+      () => {
+        if (live.current) ending.current.abort();
+        return live.current;
+      },
+      () => void load(null),
+    );
+    return () => {
+      stay();
+      ending.current.abort();
+    };
   }, [load, setLog]);
   return load;
 }
