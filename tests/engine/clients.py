@@ -147,10 +147,10 @@ class PaperEngine:
 
     async def in_thread(self, work: Callable[..., object], *args: Any, **more: Any) -> object:
         name = getattr(work, "__name__", "")
-        answer: object = [] if name in ("reach_warnings", "look") else None
+        answer: object = [] if name in ("reach_warnings", "unproposable", "look") else None
         if name == "_pin":
             answer = e.PlanStarted("main", "base", args[1].plan.target or "work", "base")
-        if name == "find_way":
+        if name == "open_way":
             answer = SimpleNamespace(remote="origin", project=None, source=None, channel=None)
         if name == "open_or_update":
             answer = Opened(1, "https://forge.example/1", created=True)

@@ -61,6 +61,8 @@ async def settings_warnings(world: World) -> list[str]:
 
 async def proposal_warnings(world: World, plan: Plan) -> list[str]:
     """That the pull request which a plan ends with could not be opened now: told before its jobs run, not after."""
+    if plan.land != "pr":
+        return []
     return await world.in_thread(unproposable, world.repo, world.config, world.environment, plan, world.say)
 
 
