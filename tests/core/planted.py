@@ -216,8 +216,8 @@ BUGS: Mapping[str, Bug] = {
     "completed work is done once more": Bug("worker_replay", "record.resume_from = Phase.COMMIT", "pass"),
     "a canceled job keeps waiting for a person": Bug(
         "replay",
-        '    _end(run, event.job, at, "canceled")\n    run.set_hold(event.job, None)\n',
-        '    _end(run, event.job, at, "canceled")\n',
+        "        attempt.left = event.left\n    run.set_hold(event.job, None)\n",
+        "        attempt.left = event.left\n",
     ),
     "a retry forgets where the job had failed": Bug(
         "replay", "event.first_phase or record.resume_from", "event.first_phase"

@@ -12,6 +12,8 @@ MODULES = {
     "plans": "orchard.operations.commands.plans",
     "changes": "orchard.operations.commands.changes",
     "jobs": "orchard.operations.commands.jobs",
+    "retry": "orchard.operations.commands.retry",
+    "resume": "orchard.operations.commands.resume",
     "table": "orchard.operations.table",
     "handler": "orchard.operations.handler",
     "snapshot": "orchard.engine.snapshot",
@@ -26,6 +28,8 @@ class Asked:
     plans: Any
     changes: Any
     jobs: Any
+    retry: Any
+    resume: Any
     table: Any
     handler: Any
     snapshot: Any
@@ -77,25 +81,25 @@ BUGS: Mapping[str, Bug] = {
         "    shaped = reshape(run.plan, set(), args.changes, pinned=run.started is not None)\n",
     ),
     "a retry does not look again at the jobs": Bug(
-        "operations.commands.jobs",
+        "operations.commands.retry",
         "    chosen = _chosen(run, args.jobs)\n    if run.canceled",
         "    chosen = [job_of(run, job) for job in args.jobs] if args.jobs else _retriable(run)\n    if run.canceled",
     ),
     "a retry undoes a cancel that came after it": Bug(
-        "operations.commands.jobs", "if run.canceled is not None and run.canceled is not ready.canceled:", "if False:"
+        "operations.commands.retry", "if run.canceled is not None and run.canceled is not ready.canceled:", "if False:"
     ),
     "a retry undoes a pause that came after it": Bug(
-        "operations.commands.jobs",
+        "operations.commands.retry",
         "run.paused is not None and run.paused is ready.paused and",
         "run.paused is not None and",
     ),
     "a resume does not look again at the plan": Bug(
-        "operations.commands.plans",
+        "operations.commands.resume",
         "    _refuse_resume(run, args.budget if run.paused is not ready.paused else None, scene)\n",
         "",
     ),
     "a resume undoes a pause that came after it": Bug(
-        "operations.commands.plans", "if run.paused is not ready.paused and run.paused is not None:", "if False:"
+        "operations.commands.resume", "if run.paused is not ready.paused and run.paused is not None:", "if False:"
     ),
     "a pause is not recorded while a resume is under way": Bug(
         "operations.commands.plans",

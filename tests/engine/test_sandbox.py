@@ -215,7 +215,7 @@ async def test_a_failed_attempt_goes_on_with_what_its_git_wrote(orchard: Orchard
     assert failed["plan"]["status"] == "failed"
     assert Repo(Path(orchard.attempts("a")[0]["worktree"]))("log", "-1", "--format=%s") == "mine\n"
 
-    status = await orchard.ask("retry_plan")
+    status = await orchard.ask("retry_plan", keep=True)
 
     assert status["plan"]["status"] == "succeeded", job(status, "a")
     assert orchard.repo.files("work")["said.txt"] == "mine\n"

@@ -47,7 +47,7 @@ def test_doctor_names_limits_that_hold_those_that_do_not_and_in_one_line_those_t
     said = desk("doctor", ORCHARD_SANDBOX="auto", ORCHARD_SANDBOX_FILES="64", ORCHARD_SANDBOX_MEMORY="512MiB").out
 
     assert "Open files: at most 64 for each process." in said and "Memory: at most 512 MiB" in said
-    assert "no limit where none is set: sandbox.processes, sandbox.disk." in said
+    assert "no limit where you set none: sandbox.processes, sandbox.disk." in said
     assert "no limit is set." not in said
 
 

@@ -148,7 +148,7 @@ class Cell:
     def _next_to_land(self, plan: Any) -> list[str] | None:
         state = plan["status"]
         if state == "succeeded" and plan["undone"]:
-            return ["land", "--yes"]
+            return ["land", plan["id"], "--yes"]  # by its name: nobody else means a plan that was undone
         if state == "succeeded":
             assert plan["landed"] or self.shape.goals[self.stage] == "branched", "it succeeded without landing"
             return None

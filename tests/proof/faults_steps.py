@@ -35,7 +35,7 @@ def undo(scene: Scene, armed: str) -> None:
     scene.words = ""
     if not scene.status()["plan"]["undone"]:  # the error may have come after everything was done
         assert scene.ask("undo", "--yes").code == 0
-    assert scene.ask("land", "--yes").code == 0
+    assert scene.ask("land", scene.status()["plan"]["id"], "--yes").code == 0
     scene.landings = 2
 
 
