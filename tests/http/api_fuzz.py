@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,8 +24,8 @@ LARGE = ("submitPlan", "validatePlan", "clonePlan", "updatePlan", "updateJob", "
 class ShortStreams(Streams):
     """Streams that end soon, since nobody who makes up requests stops listening by himself."""
 
-    def stream(self, frames: AsyncIterator[bytes]) -> Stream:
-        return Stream(self, _some(frames))
+    def stream(self, frames: AsyncIterator[bytes], leave: Callable[[], None] = lambda: None) -> Stream:
+        return Stream(self, _some(frames), leave)
 
 
 async def _some(frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -17,7 +17,7 @@ from orchard.model.events.plans import Event, JobRetried, PlanResumed
 from orchard.model.phases import Phase
 from orchard.model.plan import VALIDATION, JobId
 from orchard.operations.arguments import phase_of, work_of
-from orchard.operations.command import Command, Decision, Outdated, Scene
+from orchard.operations.command import Command, Decision, Scene
 from orchard.operations.commands.jobs import JOB
 from orchard.operations.commands.plans import PLAN, job_of, new_warnings
 from orchard.operations.operation import (
@@ -146,10 +146,9 @@ def _decide_retry(run: Run, args: RetryPlan, ready: _Ready, scene: Scene) -> Dec
 def placed(run: Run, wanted: JobRetried, edits: Mapping[tuple[JobId, int], bool], keep: bool = False) -> JobRetried:
     """The same with where it works: in a clean worktree, or on with what lies in the one it has."""
     record = run.records[wanted.job]
-    try:
-        edited = edits[wanted.job, record.number]
-    except KeyError:
-        raise Outdated from None
+    edited = edits.get((wanted.job, record.number))
+    if edited is None:  # not looked at once more: a pause that came meanwhile would be older than that look, and end
+        raise UsageError(f"Job '{wanted.job}' has ended while the retry was prepared.", hint=Next("retry_plan", run.id))
     if wanted.fresh:
         return wanted
     if not edited and not keep and begins_clean(run, wanted):
