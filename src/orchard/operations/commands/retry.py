@@ -94,17 +94,21 @@ async def _prepare_retry(scene: Scene, run: Run, args: RetryPlan) -> _Ready:
     checks = [work_of(one) for one in [*(args.prechecks or ()), *(args.postchecks or ())]]
     given = [*([work_of(args.work)] if args.work is not None else []), *checks]
     refuse_interactive("The retry", checks)
-    chosen = _chosen(run, args.jobs)
+    chosen = _with_canceled(run, _chosen(run, args.jobs))
     paused, canceled = run.paused, run.canceled
     world = scene.engine.world
     await check_works(world, [("The new work", given)], described_to(world, run.plan, run))
-    edited = await edits_of(scene, run, _with_canceled(run, chosen))
+    edited = await edits_of(scene, run, chosen)
     return _Ready(paused, canceled, await fetched(scene.engine.world) if args.fresh else None, edited)
 
 
 async def edits_of(scene: Scene, run: Run, jobs: Iterable[JobId]) -> Mapping[tuple[JobId, int], bool]:
     """By job and attempt: whether a person has edited its worktree since that attempt ended."""
-    return {(job, run.records[job].number): await _is_edited(scene, run, job) for job in jobs}
+    found = {}
+    for job in jobs:
+        if (record := run.records.get(job)) is not None:  # else somebody has removed it meanwhile
+            found[job, record.number] = await _is_edited(scene, run, job)
+    return found
 
 
 async def _is_edited(scene: Scene, run: Run, job: JobId) -> bool:
