@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchard.git.dependencies.missing import missing_folders
+from orchard.git.dependencies.absences import missing_folders
 from orchard.git.repository import find_repository
 from orchard.testing import Repo
 from tests.engine.conftest import Orchard, job

@@ -201,7 +201,7 @@ class CliAgent:
         try:
             return await to_its_end(asyncio.get_running_loop().run_in_executor(None, prepare))
         finally:
-            for telling in noted:  # whoever hears them lives in the loop
+            for telling in noted:  # the listeners live in the loop
                 tell(telling)
 
     async def run(self, task: Task, watch: Watch) -> Result:

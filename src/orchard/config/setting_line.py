@@ -1,7 +1,7 @@
 """Which line, in which file, gives a setting one more value: told so that it fits what stands there now.
 
 A list of the repository's file, or of a variable, replaces the user's own. So the line belongs where the value that
-holds comes from, and into the user's own file where nobody has said anything yet, or the repository's where it fits
+holds comes from, and into the user's own file where no file has the key yet, or the repository's where it fits
 no other.
 """
 
@@ -33,7 +33,7 @@ def opening_line(key: str, value: str, origin: str | None, dirs: UserDirs, top: 
 
 LISTS = frozenset({"sandbox.expose", "sandbox.write", "sandbox.allow", "worktree.copy"})
 OF_REPOSITORY = frozenset({"worktree.copy"})
-"""What fits one repository only: where nobody has said anything, the line belongs into its own file."""
+"""What fits one repository only: where no file has the key, the line belongs into its own file."""
 
 
 def _in_file(key: str, value: str, file: Path, shown: str, *, one: bool) -> str:

@@ -27,7 +27,7 @@ def cut_off(run: Run) -> list[JobId]:
 
 
 def begins_clean(run: Run, wanted: JobRetried) -> bool:
-    """Whether a command runs again that nobody but commands worked before in the same worktree.
+    """Whether a command runs again, and only commands have worked in the same worktree before.
 
     A command begins at its first line and knows nothing of what it did before; an agent goes on with what lies there,
     and so does a person, whose edits count. The validation job sees to this itself.

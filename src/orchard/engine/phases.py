@@ -157,7 +157,7 @@ async def _take_folder(context: Context, base: str) -> Outcome:
                 return Passed()
     await context.workspace.prepare(base, fresh=context.fresh)
     if context.first_phase is Phase.POSTCHECKS and done is not None:
-        await _leave_to_checks(context, done)
+        await _drop_leftovers(context, done)
     if context.workspace.is_new and context.first_phase not in (Phase.MERGE_FI, Phase.SETUP):
         attempt = context.state.last
         if attempt is not None and attempt.number == context.number and (attempt.program or attempt.turns):
@@ -175,9 +175,9 @@ def _has_worked_since(context: Context, committed: WorkCommitted | None) -> bool
     return any(attempt.number > made and has_worked(attempt) for attempt in context.state.attempts)
 
 
-async def _leave_to_checks(context: Context, done: str) -> None:
-    """Take what earlier checks left out of the worktree, unless somebody has edited it: what lands is the commit, so
-    that is what has to pass."""
+async def _drop_leftovers(context: Context, done: str) -> None:
+    """Take what earlier checks left out of the worktree, unless a person or an agent has edited it: what lands is the
+    commit, so that is what has to pass."""
     last = context.state.last
     goes_on = last is not None and any(one.phase is Phase.POSTCHECKS for one in last.phases)
     if not context.workspace.is_new and not await _is_edited(context) and not goes_on:
@@ -293,7 +293,7 @@ async def _counts(context: Context, result: Committed) -> dict[str, int]:
 
 
 async def _is_edited(context: Context) -> bool:
-    """Whether somebody edited what was committed; seen before a worktree is set up again, which is no edit."""
+    """Whether a person or an agent edited what was committed; seen before setting up again, which is no edit."""
     if context.edited is None:
         context.edited = await edited_since(context)
     return context.edited

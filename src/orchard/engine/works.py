@@ -13,7 +13,7 @@ from orchard.engine.plans.setup import UPDATE_SUBMODULES, Filled, empty_submodul
 from orchard.engine.programs import TAIL_LINES, command_line, environment, failure, folder_of, limits_of, redacted
 from orchard.engine.turns.work import run_agent_work
 from orchard.errors import parts_of
-from orchard.git.dependencies.missing import missing_folders
+from orchard.git.dependencies.absences import missing_folders
 from orchard.model.phases import Phase, at_or_after
 from orchard.model.plan import AgentWork, Work
 from orchard.patterns import later

@@ -67,7 +67,7 @@ def remove_blocked_notes(git_dir: Path) -> None:
 
 
 _VEILS = 100
-"""Folders in each other that cannot be listed and are opened again; nobody has more but on purpose."""
+"""Folders in each other that cannot be listed and are opened again; only a job that means to has more."""
 
 
 def _is_veiled(folder: bytes) -> bool:

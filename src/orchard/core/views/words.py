@@ -51,7 +51,7 @@ VALIDATION_WORDS = {"running": "validating", "scheduled": "validating", "failed"
 
 
 def jobs_written(numbers: Mapping[str, int], validation: str | None) -> Mapping[str, int]:
-    """Counts without the validation job, which nobody wrote; `validation`: its status, None where that is not known."""
+    """Counts without the validation job, which Orchard adds; `validation`: its status, None where that is not known."""
     if validation is None or not numbers.get(validation):
         return numbers
     return {name: count - (name in (validation, "total")) for name, count in numbers.items()}

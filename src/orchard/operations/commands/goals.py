@@ -1,7 +1,7 @@
 """A goal becomes a plan: an agent of the user's writes it, and nothing of it runs before a person says so.
 
-It is about no plan that exists and records nothing, so no engine is asked. Whoever is asked for it, a command or the
-daemon, has the agent work in a copy of what is committed.
+It is about no plan that exists and records nothing, so no engine is asked. The command or
+the daemon that is asked for it has the agent work in a copy of what is committed.
 """
 
 import asyncio

@@ -180,7 +180,7 @@ async def _prepare_approval(scene: Scene, run: Run, args: OfJob) -> None:
     taken = run.records[job].worktree
     where = f" in {taken.path}" if taken is not None else ""
     raise UsageError(
-        f"Somebody edited the worktree of job '{job}'{where} while it waited, and what you approve lacks that edit.",
+        f"A person edited the worktree of job '{job}'{where} while it waited, and what you approve lacks that edit.",
         hint=(
             "To take the edit in: '",
             Next("force_fail_job", run.id, job),

@@ -59,7 +59,7 @@ def _decide_resume(run: Run, args: ResumePlan, ready: _Fetched, scene: Scene) ->
 
 
 def _interrupted(run: Run) -> list[JobId]:
-    """The jobs whose programs were cut off when their engine died, and that nobody has tried again."""
+    """The jobs whose programs were cut off when their engine died, and that have not been tried again."""
     return [
         job
         for job, record in run.records.items()

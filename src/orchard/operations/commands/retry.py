@@ -106,7 +106,7 @@ async def edits_of(scene: Scene, run: Run, jobs: Iterable[JobId]) -> Mapping[tup
     """By job and attempt: whether a person has edited its worktree since that attempt ended."""
     found = {}
     for job in jobs:
-        if (record := run.records.get(job)) is not None:  # else somebody has removed it meanwhile
+        if (record := run.records.get(job)) is not None:  # else a client has removed it meanwhile
             found[job, record.number] = await _is_edited(scene, run, job)
     return found
 
@@ -114,7 +114,7 @@ async def edits_of(scene: Scene, run: Run, jobs: Iterable[JobId]) -> Mapping[tup
 async def _is_edited(scene: Scene, run: Run, job: JobId) -> bool:
     """Whether the worktree of a job is another one than its last attempt left: only a person works there then.
 
-    Of one that has too many ignored files to look at, nobody knows; it counts as edited.
+    One that has too many ignored files to look at counts as edited.
     """
     last = run.records[job].last
     if last is None or not last.left or job == VALIDATION:
@@ -170,7 +170,7 @@ def beginning(run: Run, wanted: JobRetried) -> Beginning:
 
 
 def retrying(run: Run, job: JobId, scene: Scene) -> list[Event]:
-    """What is recorded to try one job again where it failed, as somebody asks for it now."""
+    """What is recorded to try one job again where it failed, as a client asks for it now."""
     wanted = _with_canceled(run, _chosen(run, [job]))
     ready = _Ready(run.paused, run.canceled, None, {(one, run.records[one].number): False for one in wanted})
     return list(_decide_retry(run, RetryPlan(plan=run.id, jobs=[job]), ready, scene).events)

@@ -4,8 +4,8 @@ The kernel lets the first process of a session go on when its terminal is closed
 of that terminal where the kernel closes it later: in a message that waits in a socket that no process holds any more.
 No filter of system calls sees that. A traced process goes on only when the one who traces it says so, or is gone.
 
-Our own children are not pinned: whoever waits for one would be told that it was stopped. Behind a wall with terminals
-they are the walls themselves.
+Our own children are not pinned: the part of the engine that waits for one would be told that it was stopped. Behind a
+wall with terminals they are the walls themselves.
 """
 
 import os
